@@ -2,7 +2,7 @@
 Puller, SegmentLog, Source, ProgressStore, OperationHistory and Ownership have one suite each in tests/contract, which the twin and the
 real thing pass: tests/test_tidy.py::PORTS says which.
 
-Methods raise errors of `sidecar.errors` only; adapters translate their drivers' errors at the edge.
+Methods raise errors of `sidecar.shared.errors` only; adapters translate their drivers' errors at the edge.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from sidecar.core.messages import Command, Request, SourceEvent
-from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, OperationId, ReadEnd, Seq, TableName, TableSchema
-from sidecar.core.progress import Progress
-from sidecar.errors import RefusedRequest
+from sidecar.shared.model.messages import Command, Request, SourceEvent
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, OperationId, ReadEnd, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import Progress
+from sidecar.shared.errors import RefusedRequest
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.pace.sinks import ReportTimes, SinkDelivery
-from sidecar.rowcodec.key_values import KeyRange, KvEvent
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
+from sidecar.shared.model.sink_delivery import ReportTimes, SinkDelivery
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
 
 NOT_KNOWN: Mapping[Lane, str] = MappingProxyType({})
 """No incarnation of any lane is."""

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import sidecar.cli.environment  # first: before gRPC is loaded
-import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
+import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
 from tests.choice.selected import VARIABLE, Case, needs, running, selected, turn_of
 from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set

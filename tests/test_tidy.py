@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from sidecar.codecs.registry import PROTOCOLS
+from sidecar.shared.codecs.registry import PROTOCOLS
 from tests.support.each import each
 
 ROOT = Path(__file__).parents[1]
@@ -45,12 +45,12 @@ _BELOW = {
     "tikv": "rowcodec config core process errors",
     "adapters.tidb": "ports ticdc mysql resultset log rowcodec schema sql core config process errors",
     "spark_merge.port": "log core process errors",
-    "spark_merge.codecs.zone": "core errors",
-    "spark_merge.codecs.values": "spark_merge.codecs.zone log core errors",
-    "spark_merge.codecs.images": "spark_merge.codecs.values core errors",
-    "spark_merge.codecs.encode": "spark_merge.codecs.values spark_merge.codecs.zone spark_merge.port ticdc partition schema log core"
+    "sidecar.shared.columns.zone": "core errors",
+    "sidecar.shared.columns.values": "sidecar.shared.columns.zone log core errors",
+    "spark_merge.codecs.images": "sidecar.shared.columns.values core errors",
+    "spark_merge.codecs.encode": "sidecar.shared.columns.values sidecar.shared.columns.zone spark_merge.port ticdc partition schema log core"
     " errors",
-    "spark_merge.codecs.protocols": "spark_merge.codecs.encode spark_merge.codecs.images spark_merge.codecs.zone codecs core errors",
+    "spark_merge.codecs.protocols": "spark_merge.codecs.encode spark_merge.codecs.images sidecar.shared.columns.zone codecs core errors",
     "spark_merge.codecs": "spark_merge.port codecs rowcodec core process errors",
     "adapters.tikv": "adapters.tidb tikv spark_merge.codecs rowcodec config core errors",
     "spark_merge.log": "spark_merge.codecs spark_merge.port log core process errors",
@@ -94,20 +94,20 @@ ROOMS = {_whole(room): [_whole(name) for name in below.split()] for room, below 
 WALLS = {
     "pyspark": "spark_merge.worker.job spark_merge.worker.daemon sidecar.replay.replay sidecar.preflight.executors",
     "py4j": "spark_merge.worker.job sidecar.preflight.executors",
-    "fsspec": "sidecar.log.storage",
-    "s3fs": "sidecar.log.storage",
-    "botocore": "sidecar.log.storage",
-    "aiohttp": "sidecar.log.storage",
+    "fsspec": "sidecar.shared.log.storage",
+    "s3fs": "sidecar.shared.log.storage",
+    "botocore": "sidecar.shared.log.storage",
+    "aiohttp": "sidecar.shared.log.storage",
     "deltalake": "spark_merge.sinks.delta",
     "pyiceberg": "spark_merge.sinks.iceberg",
     "sqlalchemy": "spark_merge.sinks.iceberg",
-    "pymysql": "sidecar.mysql sidecar.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
-    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.tikv sidecar.feeds.tikv sidecar.feeds.binlog "
+    "pymysql": "sidecar.shared.mysql sidecar.shared.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
+    "grpc": "sidecar.shared.process sidecar.control sidecar.feeds.push sidecar.shared.tikv sidecar.feeds.tikv sidecar.feeds.binlog "
     "sidecar.adapters.tidb.remote_reads spark_merge.worker.read_task "
     "sidecar.adapters.etcd sidecar.pump sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",
     "opensearchpy": "spark_merge.sinks.opensearch",
-    "confluent_kafka": "sidecar.feeds.kafka sidecar.process.librdkafka spark_merge.sinks.kafka",
+    "confluent_kafka": "sidecar.feeds.kafka sidecar.shared.process.librdkafka spark_merge.sinks.kafka",
     "typer": "sidecar.cli",
     "rich": "sidecar.cli",
     "prometheus_client": "sidecar.run.metrics sidecar.pump.metrics",
@@ -116,15 +116,15 @@ WALLS = {
     "jinja2": "sidecar.console sidecar.report",
     "polars": "spark_merge.codecs.encode spark_merge.sinks.formats spark_merge.verify",
     "clickhouse_connect": "spark_merge.sinks.clickhouse",
-    "re2": "sidecar.ticdc",
+    "re2": "sidecar.shared.ticdc",
     "urllib3": "spark_merge.sinks.http spark_merge.sinks.clickhouse",
     "structlog": "sidecar.run",
 }
 """Who may import a third party's library. A sink's folder may import its own driver: give the driver a line here."""
 
 PURE = (
-    "sidecar.sql", "sidecar.core", "sidecar.history", "sidecar.binlog", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec",
-    "sidecar.codecs", "sidecar.ticdc", "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining",
+    "sidecar.shared.sql", "sidecar.core", "sidecar.history", "sidecar.binlog", "sidecar.pace", "sidecar.shared.schema", "sidecar.shared.rowcodec",
+    "sidecar.shared.codecs", "sidecar.shared.ticdc", "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining",
     "spark_merge.sinks.kafka.claims", "spark_merge.sinks.kafka.position_records",
 )  # fmt: skip
 IMPURE_MODULES = {"time", "random", "os", "logging", "socket", "threading", "subprocess", "asyncio", "secrets", "tempfile", "pathlib"}
@@ -140,27 +140,27 @@ TESTED_THROUGH = {
     "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",
-    "sidecar.adapters.tidb.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",
-    "sidecar.adapters.tidb.indexes": "tests/integration/test_tidb_schema.py",
-    "sidecar.adapters.tidb.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
+    "sidecar.shared.reads.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",
+    "sidecar.shared.reads.indexes": "tests/integration/test_tidb_schema.py",
+    "sidecar.shared.reads.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.control.preview": "tests/unit/control/test_service.py",
     "sidecar.feeds.push.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.session": "tests/unit/feeds/test_push_puller.py",
     "sidecar.feeds.tikv.make": "tests/unit/feeds/test_kv_make.py",
-    "sidecar.log.storage.errors": "tests/unit/log/test_errors.py",
-    "sidecar.process.librdkafka": "tests/unit/feeds/test_kafka_feed.py",
-    "sidecar.rowcodec.kv_table_fields": "tests/unit/rowcodec/test_kv_table_fields.py",
+    "sidecar.shared.log.storage.errors": "tests/unit/log/test_errors.py",
+    "sidecar.shared.process.librdkafka": "tests/unit/feeds/test_kafka_feed.py",
+    "sidecar.shared.rowcodec.kv_table_fields": "tests/unit/rowcodec/test_kv_table_fields.py",
     "sidecar.pump.metrics": "tests/integration/test_pump.py",
     "sidecar.pump.node": "tests/integration/test_pump.py",
     "sidecar.pump.pages": "tests/integration/test_pump.py",
     "sidecar.pump.service": "tests/integration/test_pump.py",
     "sidecar.pump.tikv": "tests/integration/test_pump.py",
     "sidecar.report.templates": "tests/unit/report/test_build.py",
-    "sidecar.schema.tables": "tests/unit/schema/test_schema_history.py",
+    "sidecar.shared.schema.tables": "tests/unit/schema/test_schema_history.py",
     "spark_merge.codecs.decode.binlog_walk": "tests/property/test_binlog_decoders.py",
     "spark_merge.codecs.decode.row_types": "tests/contract/test_protocols.py",
     "spark_merge.port.foreign": "tests/unit/merge/test_loop.py",
-    "spark_merge.codecs.decode.kv_handles": "tests/unit/decode/test_kv.py",
+    "sidecar.shared.columns.kv_handles": "tests/unit/decode/test_kv.py",
     "spark_merge.sinks.delta.altering": "tests/integration/test_delta_sink.py",
     "spark_merge.sinks.iceberg.reading": "tests/contract/test_positions.py",
     "spark_merge.sinks.clickhouse.block": "tests/integration/test_clickhouse_ddl.py",
@@ -273,15 +273,15 @@ CONNECTS = re.compile(r"pymysql\.(connect|Connection|connections\.\w+)")
 
 @each(PRODUCT)
 def test_connections_over_mysqls_protocol_are_made_in_one_place(path: Path) -> None:
-    """A session that sidecar/mysql does not set up reads by the server's own limits. A type of a connection is an annotation."""
+    """A session that sidecar/shared/mysql does not set up reads by the server's own limits. A type of a connection is an annotation."""
     called = {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)} | imports(path)
     made = [name for name in called if CONNECTS.fullmatch(name)]
-    assert not made or module_name(path) == "sidecar.mysql.session", f"{module_name(path)} opens a connection of its own: {made}"
+    assert not made or module_name(path) == "sidecar.shared.mysql.session", f"{module_name(path)} opens a connection of its own: {made}"
 
 
 CUTS_SQL = re.compile(r"\[\^[^\]]*[`'][^\]]*\]")
 NO_STATEMENT = {
-    "sidecar.ticdc.table_rules": "TiCDC's table rules",
+    "sidecar.shared.ticdc.table_rules": "TiCDC's table rules",
     "sidecar.cli.dump_options": "a table before a colon, quoted as in a table rule",
     "sidecar.preflight.source": "a line of SHOW GRANTS",
     "sidecar.adapters.tidb.schema": "MariaDB's check of a JSON column",
@@ -294,8 +294,8 @@ NO_STATEMENT = {
 def test_sql_is_cut_in_one_place(path: Path) -> None:
     module = module_name(path)
     results = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and CUTS_SQL.search(str(node.value))]
-    assert not results or module in NO_STATEMENT or within(module, ["sidecar.sql"]), (
-        f"{path}:{results[0].lineno}: read sidecar.sql's tokens"
+    assert not results or module in NO_STATEMENT or within(module, ["sidecar.shared.sql"]), (
+        f"{path}:{results[0].lineno}: read sidecar.shared.sql's tokens"
     )
 
 
@@ -305,14 +305,14 @@ PLAIN_WORDS = {"open", "default"}
 
 @each(PRODUCT)
 def test_nothing_compares_a_protocols_name(path: Path) -> None:
-    """What differs between protocols is in their records (sidecar/codecs/registry.py) and their modules."""
+    """What differs between protocols is in their records (sidecar/shared/codecs/registry.py) and their modules."""
     names = {name for one in PROTOCOLS for name in (one.name, *one.aliases)} - PLAIN_WORDS
     requested = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Compare | ast.MatchValue)]
     results = [node for node in requested if any(isinstance(one, ast.Constant) and one.value in names for one in ast.walk(node))]
     assert not results, f"{path}:{results[0].lineno}: ask the protocol's record"
 
 
-THREADS = {"sidecar.process.background", "spark_merge.worker.worker"}
+THREADS = {"sidecar.shared.process.background", "spark_merge.worker.worker"}
 """Who makes threads by hand; each says why on the line. All others have `Background`, which lets none die unheard."""
 
 
@@ -414,7 +414,7 @@ def test_what_make_fast_runs_starts_no_server(path: Path) -> None:
 
 _LOADED_ONE_BY_ONE = """
 import importlib, sys, traceback
-import sidecar.cli.environment, sidecar.process.plain_arrow
+import sidecar.cli.environment, sidecar.shared.process.plain_arrow
 for name in sys.stdin.read().split():
     try:
         importlib.import_module(name)

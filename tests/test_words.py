@@ -137,7 +137,7 @@ _JARGON = re.compile(rf"\b(?:{'|'.join(JARGON)})s?\b(?!/)", re.IGNORECASE)
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 PAGES = [
     *sorted((ROOT / "deploy").rglob("*.md")),
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "spark_merge/sinks/README.md", "sidecar/codecs/README.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "spark_merge/sinks/README.md", "sidecar/shared/codecs/README.md")),
     *sorted((ROOT / "sidecar" / "console" / "pages").glob("*.html")),
 ]
 

@@ -246,7 +246,7 @@ class Log:
 
 
 def rows_sum(batches: Iterable[pa.RecordBatch]) -> str:
-    """As sidecar/log/row_sums.py specifies it."""
+    """As sidecar/shared/log/row_sums.py specifies it."""
     total = 0
     for batch in batches:
         texts = [pc.cast(pc.cast(column, pa.string()), pa.binary()) for column in batch.columns]

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from stream import NOTHING_DUE_S, Conversation, Target, options_of, parser_of, play, run_main
 
-from sidecar.core.model import Change, Ddl, Message, Resolved
+from sidecar.shared.model.nouns import Change, Ddl, Message, Resolved
 from sidecar.replay.recording import FeedConfig, RecordedMessage, Recording
 from ticdc_dump.v1 import feed_pb2 as pb
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sidecar.core.model import CommitTs, ts_at
+from sidecar.shared.model.nouns import CommitTs, ts_at
 
 AHEAD_MAX_S = 3600.0
 """TSOs are PD's clock, and this machine's may be off: by less than that."""

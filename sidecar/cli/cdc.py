@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from sidecar.cli.environment import GIVEN_ENVIRONMENT
-from sidecar.errors import with_hint
+from sidecar.shared.errors import with_hint
 
 REAL_BINARY = "TICDC_CDC_BINARY"
 TRIED = "TICDC_DUMP_CDC_TRIED"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from sidecar.preflight.preflight import PreflightReport
-    from sidecar.process.checks import Result
+    from sidecar.shared.process.checks import Result
 
 EXIT_FAILED, EXIT_DEFECT, EXIT_INTERRUPTED = 1, 3, 130
 STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
@@ -47,7 +47,7 @@ def check(
 
     from sidecar.cli.terminal import console_for
     from sidecar.preflight.preflight import preflight
-    from sidecar.process.checks import CheckOptions
+    from sidecar.shared.process.checks import CheckOptions
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking; the answer alone is for the user
     console = console_for(as_json=as_json)

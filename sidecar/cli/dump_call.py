@@ -21,7 +21,7 @@ import typer
 
 from sidecar.cli.usage import Command
 from sidecar.control.answers import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNREACHABLE, PATIENCE_S, CallFailed
-from sidecar.errors import RefusedRequest, TicdcDumpError
+from sidecar.shared.errors import RefusedRequest, TicdcDumpError
 from ticdc_dump.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class DumpOptions:
     def client(self, owner_address: OwnerLookup | None) -> ControlClient:
         """`owner_address` None: as etcd has it. Raises CallFailed where it names no owner; ConfigError for a token's file that cannot
         be read."""
-        from sidecar.config import Tls, read_secret
+        from sidecar.shared.config import Tls, read_secret
         from sidecar.control.client import Access, ControlClient, find_address, owner_in_etcd
-        from sidecar.ticdc.changefeed import ChangefeedName
+        from sidecar.shared.ticdc.changefeed import ChangefeedName
 
         tls = Tls(ca_file=self.ca, cert_file=self.cert, key_file=self.key)
         token, place = read_secret(self.token_file), f"--token-file {self.token_file}"

@@ -27,9 +27,9 @@ from sidecar.cli.usage import CONTEXT, Commands, Use
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED, new_operation_id
-from sidecar.core.messages import READERS_MAX, Brackets
-from sidecar.core.model import TableName
-from sidecar.errors import RefusedRequest
+from sidecar.shared.model.messages import READERS_MAX, Brackets
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import RefusedRequest
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -281,7 +281,7 @@ def _settings(
 
 def _named(request: pb.StartRequest) -> list[str]:
     """Rules for exactly the tables that keys and predicates name."""
-    from sidecar.ticdc.table_rules import exact_rule
+    from sidecar.shared.ticdc.table_rules import exact_rule
 
     named = [TableName(one.schema, one.table) for one in (*request.keys, *request.where)]
     return [exact_rule(table) for table in dict.fromkeys(named)]

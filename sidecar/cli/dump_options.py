@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from sidecar.core.model import TableName
-from sidecar.errors import RefusedRequest
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import RefusedRequest
 from ticdc_dump.v1 import control_pb2 as pb
 
 Rules = Annotated[
@@ -40,7 +40,7 @@ def check_bound(delete_at_most: int | None, *, repairs: bool, option: str) -> No
 
 
 def table_rules(text: str) -> list[str]:
-    from sidecar.ticdc.table_rules import TableRules, split_rules
+    from sidecar.shared.ticdc.table_rules import TableRules, split_rules
 
     rules = split_rules(text)
     try:

@@ -25,11 +25,11 @@ from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
     from sidecar.adapters.etcd.client import EtcdClient
-    from sidecar.config import Tls
-    from sidecar.process.checks import CheckFinding
+    from sidecar.shared.config import Tls
+    from sidecar.shared.process.checks import CheckFinding
     from sidecar.setup.cluster import ChosenChangefeed, WantedChangefeed
     from sidecar.setup.settings import ChosenSetting
-    from sidecar.ticdc.changefeed import ChangefeedName
+    from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 FOLDER = "/var/lib/ticdc-dump"
 """As deploy/systemd and config.example.toml have it."""
@@ -58,7 +58,7 @@ class Questions:
 
 
 def _proved(check: Callable[[str], object], text: str) -> str:
-    from sidecar.errors import TicdcDumpError
+    from sidecar.shared.errors import TicdcDumpError
 
     try:
         check(text)
@@ -105,8 +105,8 @@ def init(
 
     from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient
     from sidecar.cli.terminal import console_for
-    from sidecar.config import EtcdSection, Tls, is_address
-    from sidecar.errors import ConfigError, CoordinationLost
+    from sidecar.shared.config import EtcdSection, Tls, is_address
+    from sidecar.shared.errors import ConfigError, CoordinationLost
     from sidecar.setup.cluster import WantedChangefeed, chosen_changefeed
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking
@@ -149,7 +149,7 @@ def _absolute(path: str) -> str:
 
 def _check_free(files: Sequence[Path], *, force: bool) -> None:
     """Before the first question. Raises RefusedRequest."""
-    from sidecar.errors import RefusedRequest
+    from sidecar.shared.errors import RefusedRequest
 
     if len({os.path.abspath(file) for file in files}) < len(files):
         raise typer.BadParameter("is the settings file: name another", param_hint="--sql")
@@ -159,8 +159,8 @@ def _check_free(files: Sequence[Path], *, force: bool) -> None:
 
 def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) -> ChangefeedName:
     """The one there is that fits, or the one that is chosen. Raises ConfigError."""
-    from sidecar.errors import ConfigError
-    from sidecar.process.printable import one_line
+    from sidecar.shared.errors import ConfigError
+    from sidecar.shared.process.printable import one_line
     from sidecar.setup.cluster import described, matching
 
     names = matching(client, wanted)
@@ -187,7 +187,7 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
 
 
 def _show_changefeed(changefeed: ChosenChangefeed) -> None:
-    from sidecar.process.printable import one_line
+    from sidecar.shared.process.printable import one_line
     from sidecar.setup.cluster import summary
 
     made = f", TiCDC {one_line(changefeed.changefeed.creator_version)}" if changefeed.changefeed.creator_version else ""
@@ -230,7 +230,7 @@ def _of_tidb(ask: Questions, given: _Account, changefeed: ChosenChangefeed) -> l
 
 def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     """Raises ConfigError and SinkError for what cannot be a log or a sink."""
-    from sidecar.log.disjoint import check_disjoint
+    from sidecar.shared.log.disjoint import check_disjoint
     from sidecar.setup.settings import ChosenSetting
     from spark_merge.sinks.registry import open_sinks
 
@@ -255,8 +255,8 @@ def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: ChosenC
 
 def _check_log(uri: str) -> None:
     """Raises ConfigError."""
-    from sidecar.errors import ConfigError
-    from sidecar.log.storage import log_folder
+    from sidecar.shared.errors import ConfigError
+    from sidecar.shared.log.storage import log_folder
 
     try:
         log_folder(uri)
@@ -268,9 +268,9 @@ def _check_log(uri: str) -> None:
 
 
 def _findings(value: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
-    from sidecar.config import PushSection, read_secret
-    from sidecar.errors import ConfigError
-    from sidecar.process.checks import warning
+    from sidecar.shared.config import PushSection, read_secret
+    from sidecar.shared.errors import ConfigError
+    from sidecar.shared.process.checks import warning
 
     findings = [warning(one.what, setting=f"{one.setting} (changefeed)", hint=one.hint) for one in value.problems]
     if value.silent:
@@ -296,7 +296,7 @@ def _findings(value: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[
 
 
 def _sql(changefeed: ChosenChangefeed, user: str) -> str:
-    from sidecar.core.model import MARK_TABLE
+    from sidecar.shared.model.nouns import MARK_TABLE
     from sidecar.setup.sql import account_sql, watermark_sql
 
     databases = [name for name in changefeed.databases if name.lower() != MARK_TABLE.schema]
@@ -312,7 +312,7 @@ def _sql(changefeed: ChosenChangefeed, user: str) -> str:
 
 def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
     """Raises ConfigError for settings that the sidecar would not take, before anything is written."""
-    from sidecar.config import read_config
+    from sidecar.shared.config import read_config
     from sidecar.setup.cluster import summary
     from sidecar.setup.settings import differing, settings_text
 
@@ -338,8 +338,8 @@ def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chose
 
 def _write(path: Path, text: str, *, force: bool) -> None:
     """Whole or not at all, for this user alone. Raises ConfigError, RefusedRequest."""
-    from sidecar.errors import ConfigError, RefusedRequest
-    from sidecar.log.storage import Folder, StorageError, create_exclusively, write_atomically
+    from sidecar.shared.errors import ConfigError, RefusedRequest
+    from sidecar.shared.log.storage import Folder, StorageError, create_exclusively, write_atomically
 
     folder, data = Folder("file", os.path.dirname(os.path.abspath(path))), text.encode()
     try:

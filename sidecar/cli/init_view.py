@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sidecar.process.checks import CheckFinding
+    from sidecar.shared.process.checks import CheckFinding
     from sidecar.setup.cluster import ChosenChangefeed
     from sidecar.setup.settings import ChosenSetting
 
@@ -90,7 +90,7 @@ class InitResult:
 def result_lines(result: InitResult) -> list[Any]:
     """For people: lines, as texts and as rich's."""
     from sidecar.cli.check import lines
-    from sidecar.process.checks import CheckStatus, Result
+    from sidecar.shared.process.checks import CheckStatus, Result
     from sidecar.setup.settings import toml_value
     from sidecar.setup.sql import PASSWORD
 

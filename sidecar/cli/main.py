@@ -23,10 +23,10 @@ import typer
 import sidecar.cli.environment  # first: before gRPC is loaded
 from sidecar.cli import check, completion, dump_commands, init, pump, remove, size, skip
 from sidecar.cli.usage import CONTEXT, Command, Commands, Use
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.errors import TicdcDumpError
 
 if TYPE_CHECKING:
-    from sidecar.config import Config
+    from sidecar.shared.config import Config
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
 
@@ -100,10 +100,10 @@ def replay(
     """Play a recorded TiCDC stream with a dump in the middle of it, and compare the merged output with the recorded tables."""
     from sidecar.cli.terminal import View, console_for
     from sidecar.cli.views import ReplayLooks, outcome
-    from sidecar.core.messages import Pace
+    from sidecar.shared.model.messages import Pace
     from sidecar.replay.replay import run
     from sidecar.replay.report import ReplaySettings
-    from sidecar.ticdc.table_rules import split_rules
+    from sidecar.shared.ticdc.table_rules import split_rules
     from spark_merge.delivery.places import WORKER_ROWS
 
     console, looks = console_for(as_json=as_json), ReplayLooks()
@@ -124,7 +124,7 @@ def replay(
 
 def _begun(path: Path) -> Config:
     """What a process that stays begins with: its settings, the rights of its files, its log lines."""
-    from sidecar.config import read_config
+    from sidecar.shared.config import read_config
     from sidecar.run.logs import set_up
 
     settings = read_config(path)
@@ -136,10 +136,10 @@ def _begun(path: Path) -> Config:
 @app.command(cls=Command, rich_help_panel=Use.RUN)
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
-    import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
-    from sidecar.log.storage import log_folder
-    from sidecar.process.descriptors import raise_limit
-    from sidecar.process.signals import end_on_signal
+    import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
+    from sidecar.shared.log.storage import log_folder
+    from sidecar.shared.process.descriptors import raise_limit
+    from sidecar.shared.process.signals import end_on_signal
     from sidecar.run.app import Sidecar
     from sidecar.run.logs import defects_reported
     from spark_merge.sinks.registry import open_sinks, outputs_of, seen_from_here
@@ -175,12 +175,12 @@ def merge(
     end_with_stdin: Annotated[bool, typer.Option(help="End when standard input does.")] = False,
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
-    import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
-    from sidecar.log.disjoint import check_disjoint
-    from sidecar.log.identity import name_of, own_id
-    from sidecar.log.storage import log_folder
-    from sidecar.process.descriptors import raise_limit
-    from sidecar.process.signals import end_on_signal
+    import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
+    from sidecar.shared.log.disjoint import check_disjoint
+    from sidecar.shared.log.identity import name_of, own_id
+    from sidecar.shared.log.storage import log_folder
+    from sidecar.shared.process.descriptors import raise_limit
+    from sidecar.shared.process.signals import end_on_signal
     from sidecar.run.changefeed_watch import log_of
     from sidecar.run.logs import defects_reported
     from spark_merge.delivery.batches import JobSettings

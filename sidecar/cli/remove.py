@@ -76,7 +76,7 @@ def remove(
 
 def _by_config(path: Path, named: tuple[str, str, str]) -> Reach:
     """What is given beside the settings must say the same: settings of another changefeed would name its log."""
-    from sidecar.config import read_config
+    from sidecar.shared.config import read_config
     from sidecar.run.leaving import reach_of
     from spark_merge.sinks.registry import leaves
 
@@ -87,9 +87,9 @@ def _by_config(path: Path, named: tuple[str, str, str]) -> Reach:
 
 
 def _by_options(named: tuple[str, str, str], pd: str, tls: tuple[str, str, str]) -> Reach:
-    from sidecar.config import EtcdSection, Tls
+    from sidecar.shared.config import EtcdSection, Tls
     from sidecar.run.leaving import reach_by
-    from sidecar.ticdc.changefeed import ChangefeedName
+    from sidecar.shared.ticdc.changefeed import ChangefeedName
 
     endpoints = pd_endpoints(pd)
     if not endpoints or not named[2]:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sidecar.cli.usage import Command, Use
-from sidecar.core.messages import ReadWith
+from sidecar.shared.model.messages import ReadWith
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sidecar.config import Config
+    from sidecar.shared.config import Config
     from sidecar.report.sizing import SizedFigure, SizedLoad, SizedSettings, Sizes
 
 DEFAULT_SINK = "kafka"
@@ -52,7 +52,7 @@ def size(
 ) -> None:
     """Print what a deployment will need: cores, memory, disk, etcd, Kafka, load on TiDB, time of a dump. Connects to nothing."""
     from sidecar.cli.terminal import console_for
-    from sidecar.config import read_config
+    from sidecar.shared.config import read_config
     from sidecar.report.sizing import SizedLoad, SizedSettings, sink_named, sized
 
     settings = read_config(config) if config else None

@@ -1,7 +1,7 @@
 """`ticdc-dump skip`: pass rows of the log that cannot be decoded, which hold delivery until somebody decides what is to become of them.
 
 Text for people, `--json` one object for programs. What may be skipped, and what that means, lives in spark_merge/log/undecodable.py and
-sidecar/log/skips.py.
+sidecar/shared/log/skips.py.
 
     exit code  0 done        2 wrong usage        3 refused, or an error
 """
@@ -21,8 +21,8 @@ import typer
 from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
-    from sidecar.log.skips import Skip
-    from sidecar.log.storage import Folder
+    from sidecar.shared.log.skips import Skip
+    from sidecar.shared.log.storage import Folder
 
 
 def skip(
@@ -42,10 +42,10 @@ def skip(
     from then on: a dump of its key (dumpstart --keys) brings back a row that was inserted or updated, and removes one that was deleted.
     Correct the cause first: a row that is skipped stays skipped, also if a later version can decode it.
     """
-    from sidecar.config import read_config
-    from sidecar.core.model import Seq
-    from sidecar.log.skips import read_skips
-    from sidecar.log.storage import open_folder
+    from sidecar.shared.config import read_config
+    from sidecar.shared.model.nouns import Seq
+    from sidecar.shared.log.skips import read_skips
+    from sidecar.shared.log.storage import open_folder
     from spark_merge.log.undecodable import Decoding, leave_out, undecodable
 
     if show == (seq is not None) or (ordinal and every) or (seq is None and (ordinal or every)):
@@ -70,7 +70,7 @@ def skip(
 
 def _check_owner(log: Folder) -> None:
     """What another user writes there the merge worker may not be able to read, and would end of. Raises RefusedRequest."""
-    from sidecar.errors import RefusedRequest
+    from sidecar.shared.errors import RefusedRequest
 
     if log.protocol == "file" and os.path.isdir(log.root) and (owner := os.stat(log.root).st_uid) != os.geteuid():
         raise RefusedRequest(

@@ -22,9 +22,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from sidecar.cli.usage import error_json
-from sidecar.core.model import physical_ms
-from sidecar.errors import TicdcDumpError
-from sidecar.process.printable import printable
+from sidecar.shared.model.nouns import physical_ms
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.printable import printable
 
 PLAIN_LINE_EVERY_S = 2.0
 PLAIN_WIDTH = 200

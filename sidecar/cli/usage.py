@@ -76,7 +76,7 @@ def _no_id(value: str) -> str:
 def _no_name(value: str) -> str:
     """As `_no_id`."""
     from sidecar.control.fields import shown
-    from sidecar.ticdc.changefeed import NAME, NAME_FORM
+    from sidecar.shared.ticdc.changefeed import NAME, NAME_FORM
 
     return "" if re.fullmatch(NAME, value) else f"{shown(value)} is no name of TiCDC's: expected {NAME_FORM}"
 

@@ -22,9 +22,9 @@ from threading import Lock
 from time import monotonic
 from urllib.parse import urlsplit
 
-from sidecar.config import ConsoleSection
+from sidecar.shared.config import ConsoleSection
 from sidecar.control.asker import token_name
-from sidecar.process.listening import is_loopback
+from sidecar.shared.process.listening import is_loopback
 
 SESSIONS_MAX = 64
 SESSION_S = 12 * 3600.0

@@ -11,8 +11,8 @@ from threading import Lock
 import msgspec
 
 from sidecar.adapters.clock import wall_ms
-from sidecar.process.background import Background
-from sidecar.process.checks import Result
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.checks import Result
 
 CHECK_MAX_S = 300.0
 ERROR_CHARS_MAX = 2000

@@ -7,7 +7,7 @@ from typing import Any
 
 from sidecar.console.starting import form_of, settings_request, start_request
 from sidecar.control.answers import new_operation_id
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from ticdc_dump.v1 import control_pb2 as pb
 
 Params = Sequence[tuple[str, str]]

@@ -15,10 +15,10 @@ from select import POLLIN, poll
 from ssl import SSLContext
 from typing import Any
 
-from sidecar.config import ConsoleSection
-from sidecar.process.background import Background
-from sidecar.process.listening import check_listening, read_token
-from sidecar.process.tls import server_context
+from sidecar.shared.config import ConsoleSection
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.listening import check_listening, read_token
+from sidecar.shared.process.tls import server_context
 
 BACKLOG = 32
 FIRST_LOOK_S = 0.25

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from sidecar.core.model import physical_ms
+from sidecar.shared.model.nouns import physical_ms
 from sidecar.report.figures import amount, clock_time, duration, time_left
 
 KINDS: dict[str, Callable[[Any], str]] = {

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from sidecar.core.model import physical_ms
-from sidecar.log.certificate_parts import SampleLine
+from sidecar.shared.model.nouns import physical_ms
+from sidecar.shared.log.certificate_parts import SampleLine
 from sidecar.report.build import changes, charts
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.drawing import Period, interleaving

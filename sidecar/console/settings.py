@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
-from sidecar.config import Config
-from sidecar.process.kept_secrets import without_secrets
+from sidecar.shared.config import Config
+from sidecar.shared.process.kept_secrets import without_secrets
 from sidecar.report.figures import amount
 
 FEEDS = ("kafka", "push", "tikv", "binlog")

@@ -35,10 +35,10 @@ from sidecar.console.views import ConsoleViews
 from sidecar.console.words import with_buttons
 from sidecar.control.dump_scope import is_dump_id
 from sidecar.control.local_call import CallRejected
-from sidecar.core.model import operation_id
-from sidecar.errors import RefusedRequest, TicdcDumpError
-from sidecar.log import storage
-from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
+from sidecar.shared.model.nouns import operation_id
+from sidecar.shared.errors import RefusedRequest, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.report.build import look
 
 FORM_BYTES_MAX = 256 << 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from sidecar.errors import parted
+from sidecar.shared.errors import parted
 from ticdc_dump.v1 import control_pb2 as pb
 
 BUTTONS = {

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from sidecar.core.messages import Asker
+from sidecar.shared.model.messages import Asker
 
 FINGERPRINT_BYTES = 4
 _ROUNDS = 100_000

@@ -22,7 +22,7 @@ from typing import Any
 import grpc
 import stamina
 
-from sidecar.config import EtcdSection, Tls
+from sidecar.shared.config import EtcdSection, Tls
 from sidecar.control.answers import (
     EXIT_NOT_ALLOWED,
     EXIT_NOT_FOUND,
@@ -37,10 +37,10 @@ from sidecar.control.answers import (
     RESPONSE_BYTES_MAX,
     CallFailed,
 )
-from sidecar.errors import ConfigError, parted
-from sidecar.process.listening import check_token, is_loopback
-from sidecar.process.tls import channel_credentials
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.errors import ConfigError, parted
+from sidecar.shared.process.listening import check_token, is_loopback
+from sidecar.shared.process.tls import channel_credentials
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2_grpc
 
 NO_TLS = Tls()
@@ -60,7 +60,7 @@ def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> s
     from sidecar.adapters.etcd.changefeed import read_changefeed_info
     from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient, changefeed_root, check_name
     from sidecar.adapters.etcd.owner import owner
-    from sidecar.ticdc.changefeed_info import BINLOG, changefeed  # what most calls do not need is not loaded for them
+    from sidecar.shared.ticdc.changefeed_info import BINLOG, changefeed  # what most calls do not need is not loaded for them
 
     try:
         check_name(name)

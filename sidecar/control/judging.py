@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sidecar.control.dump_scope import NAMED_MAX, Scope
-from sidecar.core.model import TableName
-from sidecar.log.verification import Unjudged
-from sidecar.ticdc.hidden_changes import KINDS
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.log.verification import Unjudged
+from sidecar.shared.ticdc.hidden_changes import KINDS
 
 Targets = Mapping[str, Callable[[TableName], str]]
 """Of each sink, by name, that does not distinguish rows by their table: what has a table's rows. Two tables for which it is equal have one

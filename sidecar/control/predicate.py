@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from sidecar.core.keyset import ALIAS, qualified
-from sidecar.core.model import TableSchema
-from sidecar.errors import RefusedRequest, nearest
-from sidecar.sql.text import quoted
-from sidecar.ticdc.expression import FilterExpression, NotAnExpression
+from sidecar.shared.model.keyset import ALIAS, qualified
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.errors import RefusedRequest, nearest
+from sidecar.shared.sql.text import quoted
+from sidecar.shared.ticdc.expression import FilterExpression, NotAnExpression
 
 PREDICATE_BYTES_MAX = 256 << 10
 """Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sidecar.core.dump import NEXT
-from sidecar.core.messages import Request, RestartDump, Settings, StartDump
-from sidecar.core.progress import DumpState, Progress, intended_without_id
+from sidecar.shared.model.messages import Request, RestartDump, Settings, StartDump
+from sidecar.shared.model.progress import DumpState, Progress, intended_without_id
 
 
 def is_set(settings: Settings, states: frozenset[DumpState], progress: Progress) -> bool:

@@ -1,4 +1,4 @@
-"""The control service's server: it listens by the rules of `sidecar.process.listening`, beside health and reflection.
+"""The control service's server: it listens by the rules of `sidecar.shared.process.listening`, beside health and reflection.
 
 - With a token every call needs it; only the health service answers without, for probes that have none. Who watches health takes few
   places, so that nobody without a token can take those of calls.
@@ -18,11 +18,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from sidecar.config import ControlSection
+from sidecar.shared.config import ControlSection
 from sidecar.control.answers import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from sidecar.control.service import WATCHERS_MAX, ControlService
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
-from sidecar.process.listening import bind, interceptors, server_options
+from sidecar.shared.process.listening import bind, interceptors, server_options
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc
 

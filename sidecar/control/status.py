@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.model import CommitTs, Lane, Seq, TableName
-from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading
-from sidecar.errors import parted
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
+from sidecar.shared.model.progress import OVER, DumpState, Progress, blocking, leading
+from sidecar.shared.errors import parted
 from sidecar.pace.controller import SinkState
-from sidecar.pace.sinks import SinkTables
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 LANE_STILL_MAX_S = 10.0
 """TiCDC resolves at least once a second; a lane that rests ten times as long is stuck, whatever the others do."""
@@ -75,7 +75,7 @@ class SidecarStatus:
     `progress`; `stream_waiting_for`: of the stream alone.
     `segments` is the log's length. `owner`: host:pid. `merge_worker`: running, starting, stopped or external. Texts are empty for
     nothing. `readers`, `strict_bound`: in force, `sinks`: those that the merge worker reports. `merged_rows`: of all sinks since the merge
-    worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/log/skips.py).
+    worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/shared/log/skips.py).
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
     not been answered, and `last_error` says why; 0: it is. `carried`: the tables at the
     log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names. `read_on`: where a

@@ -17,10 +17,10 @@ from sidecar.control.dump_scope import Scope, is_dump_id, refused, unknown_sinks
 from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import Asker
-from sidecar.core.model import OperationId, operation_id
-from sidecar.errors import RefusedRequest
-from sidecar.log.verification import (
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, operation_id
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.verification import (
     OVER,
     TABLE_OVER,
     CheckState,
@@ -32,7 +32,7 @@ from sidecar.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
-from sidecar.log.verification_state import VerifyState, state_of
+from sidecar.shared.log.verification_state import VerifyState, state_of
 from sidecar.ports import TableEstimate
 from ticdc_dump.v1 import control_pb2 as pb
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from sidecar.core.model import CommitTs, TableName
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.core.plan import Work
 
 

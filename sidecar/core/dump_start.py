@@ -7,18 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import READERS_MAX, Settings, StartDump
-from sidecar.core.model import CommitTs, Seq
-from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
+from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Settings, StartDump
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.model.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
 from sidecar.core.window import Windows
-from sidecar.errors import DumpsWait, RefusedRequest, with_hint
+from sidecar.shared.errors import DumpsWait, RefusedRequest, with_hint
 
 KEYS_BYTES_MAX = 512 << 10
 """Of all dumps that are not over (progress.keys_bytes): each manifest has them."""
 
-
-DELIVERY_BOUND_MAX_S = 30.0
-"""More than a sink needs that does not gather changes. One that gathers has twice that time in addition (sidecar/pace)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.messages import ChunkRead
-from sidecar.core.model import Seq, TableName
-from sidecar.core.progress import Key, Span, TableProgress, afresh
-from sidecar.core.schema_step import SchemaFate, TableStep
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import ChunkRead
+from sidecar.shared.model.nouns import Seq, TableName
+from sidecar.shared.model.progress import Key, Span, TableProgress, afresh
+from sidecar.shared.model.schema_step import SchemaFate, TableStep
 
 SPANS_MAX = 16
 """Ranges a table is cut into: more than readers, so that none waits for the longest one; few enough to list."""

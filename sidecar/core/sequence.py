@@ -30,9 +30,9 @@ from itertools import chain
 from operator import itemgetter
 from typing import Protocol
 
-from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Message, Resolved, Segment, TableName, utc
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from sidecar.sql.lexer import begins
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Message, Resolved, Segment, TableName, utc
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.sql.lexer import begins
 
 BEGIN_AGAIN = (
     "what is lost cannot be read again: deploy/RETENTION.md has the steps (a new log, empty targets, a dump); before that, give the topic a"

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.core.model import Lane, ReadEnd, Seq, TableName, TableSchema, physical_ms
-from sidecar.process.checks import CheckFinding, Key, failed
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.suitability import Problem
+from sidecar.shared.model.nouns import Lane, ReadEnd, Seq, TableName, TableSchema, physical_ms
+from sidecar.shared.process.checks import CheckFinding, Key, failed
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.suitability import Problem
 
 Tables = Mapping[TableName, TableSchema]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from sidecar.codecs.contract import Codec
-from sidecar.config import Config
-from sidecar.core.model import Lane
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.config import Config
+from sidecar.shared.model.nouns import Lane
 from sidecar.ports import Feed, Schemas
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.scope import LiveScope
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.scope import LiveScope
 
 HIDDEN_LANE = Lane("tidb/ddl")
 """Of no feed: DDLs that the changefeed's filter omits (encoded/hidden.py)."""

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core.messages import NOT_RECORDED, Asker
-from sidecar.core.model import OperationId, operation_id
-from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.shared.model.messages import NOT_RECORDED, Asker
+from sidecar.shared.model.nouns import OperationId, operation_id
+from sidecar.shared.model.progress import OVER, DumpState, Progress
 
 HISTORY_MAX = 1000
 """Entries of a changefeed: a second list of a year of hourly verifications would be no history that a person reads."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from sidecar.pace.sinks import ReportTimes
+from sidecar.shared.model.sink_delivery import ReportTimes
 
 READINGS = 64
 """Of which the least counts: with a quarter of a second between reads a few milliseconds, and drift in so many is less."""

@@ -45,14 +45,15 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from sidecar.core.chunk import ClosedWindow
-from sidecar.core.dump_start import DELIVERY_BOUND_MAX_S, UNLIMITED, Demand, DumpRoom
-from sidecar.core.model import FIRST_SEQ, Seq
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.core.dump_start import UNLIMITED, Demand, DumpRoom
+from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S
+from sidecar.shared.model.nouns import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
 from sidecar.pace.flight import LEAST_ROWS_S, Flight
 from sidecar.pace.live import LIVE_OVER_S, Live
-from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
+from sidecar.shared.model.sink_delivery import BatchDone, ReportTimes, SinkDelivery
 
 BOUND_LEAST_S = 0.5
 BOUND_SHARE = 1.2

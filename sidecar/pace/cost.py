@@ -16,7 +16,7 @@ from collections import deque
 from math import sqrt
 from statistics import median
 
-from sidecar.pace.sinks import BatchDone
+from sidecar.shared.model.sink_delivery import BatchDone
 
 QUIET_BATCHES = 3
 """The fewest of which one may be an outlier."""

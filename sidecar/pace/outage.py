@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sidecar.core.messages import ChunkLost, MarkSent, ReadChunk, SourceEvent, SourceFailed
+from sidecar.shared.model.messages import ChunkLost, MarkSent, ReadChunk, SourceEvent, SourceFailed
 
 AGAIN_AFTER_S = 5.0
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sidecar.core.messages import ChunkLost, ChunkMisfit, ChunkRead, Command, ReadChunk, SourceEvent, SourceFailed
-from sidecar.core.progress import DumpState, Progress
+from sidecar.shared.model.messages import ChunkLost, ChunkMisfit, ChunkRead, Command, ReadChunk, SourceEvent, SourceFailed
+from sidecar.shared.model.progress import DumpState, Progress
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from sidecar.config import Config
-from sidecar.core.messages import ReadWith
-from sidecar.log import storage
-from sidecar.process.checks import Checking, CheckSkipped, failed, ok
+from sidecar.shared.config import Config
+from sidecar.shared.model.messages import ReadWith
+from sidecar.shared.log import storage
+from sidecar.shared.process.checks import Checking, CheckSkipped, failed, ok
 
 TASKS_MAX = 64
 """A cluster that has more cores is tried on so many."""

@@ -25,29 +25,29 @@ from pathlib import Path
 import grpc
 from msgspec import Struct
 
-from sidecar.config import ChangefeedSection, Config, ConsoleSection, ControlSection, SparkSection, read_secret
+from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, ControlSection, SparkSection, read_secret
 from sidecar.console.listening import check_console
 from sidecar.control.answers import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, CallFailed
 from sidecar.control.client import Access, ControlClient
-from sidecar.core.model import Seq, TableName, TableSchema, carried, complete_since
-from sidecar.errors import ConfigError, SinkError, TicdcDumpError
-from sidecar.log import storage
-from sidecar.log.disjoint import check_disjoint
-from sidecar.log.errors import storage_errors
-from sidecar.log.identity import CHANGEFEED_NAME, known_id, name_of
-from sidecar.log.layout import manifest_name, read_manifest, with_logged_tables
-from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.sink_tables import read_sink_tables
-from sidecar.log.spill import folder_problem
-from sidecar.log.storage import Folder
-from sidecar.process.addresses import ANSWER_S, AddressHolder, address
-from sidecar.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus, failed, listed, of_error, ok, warning
-from sidecar.process.listening import check_listening, read_token
-from sidecar.process.patience import patience
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema, carried, complete_since
+from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.disjoint import check_disjoint
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.identity import CHANGEFEED_NAME, known_id, name_of
+from sidecar.shared.log.layout import manifest_name, read_manifest, with_logged_tables
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.sink_tables import read_sink_tables
+from sidecar.shared.log.spill import folder_problem
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.process.addresses import ANSWER_S, AddressHolder, address
+from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus, failed, listed, of_error, ok, warning
+from sidecar.shared.process.listening import check_listening, read_token
+from sidecar.shared.process.patience import patience
 from sidecar.run.beginning import check_beginning
 from sidecar.run.completing import completing_dump, named
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import kept, read_schemas
 from spark_merge.sinks.registry import holds_rows, misfits, open_sink, output_of, outputs_of

@@ -13,7 +13,7 @@ import errno
 import os
 from pathlib import Path
 
-from sidecar.errors import LogBroken, StorageFull
+from sidecar.shared.errors import LogBroken, StorageFull
 
 PREFIX = "collected."
 

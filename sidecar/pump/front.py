@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from sidecar.errors import ConfigError
-from sidecar.process.descriptors import connections_max
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.process.descriptors import connections_max
 
 PREFACE = b"PRI * HTTP/2.0\r\n"
 HEAD_BYTES_MAX = 16 << 10

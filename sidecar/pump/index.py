@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from sidecar.errors import LogBroken, StorageFull, TicdcDumpError
+from sidecar.shared.errors import LogBroken, StorageFull, TicdcDumpError
 from sidecar.pump.record import PREWRITE, ROLLBACK, Binlog
 from sidecar.pump.value_log import Pointer, ValuePlace
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from threading import Lock, local
 from typing import NamedTuple, Protocol
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import StorageFull, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import StorageFull, TicdcDumpError
 from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, made
 from sidecar.pump.storage import PumpReader, Storage
 from ticdc_dump.binlog import binlog_pb2

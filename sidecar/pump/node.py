@@ -22,10 +22,10 @@ import stamina
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.binlog.nodes import Node, NodeState
-from sidecar.config import Tls
-from sidecar.core.model import CommitTs, ts_at
-from sidecar.errors import CoordinationLost
-from sidecar.process.tls import section_credentials
+from sidecar.shared.config import Tls
+from sidecar.shared.model.nouns import CommitTs, ts_at
+from sidecar.shared.errors import CoordinationLost
+from sidecar.shared.process.tls import section_credentials
 from ticdc_dump.binlog import cistern_pb2, cistern_pb2_grpc
 
 NOTIFY_MAX_S, NOTIFY_TRIES = 10.0, 3

@@ -15,8 +15,8 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from sidecar.binlog.nodes import NodeState
-from sidecar.core.model import CommitTs
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import TicdcDumpError
 from sidecar.pump.front import PumpAnswer
 from sidecar.pump.lost import Tikv
 from sidecar.pump.metrics import Metrics

@@ -20,7 +20,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from sidecar.binlog.nodes import NodeState
-from sidecar.errors import LogBroken, RefusedRequest, TicdcDumpError
+from sidecar.shared.errors import LogBroken, RefusedRequest, TicdcDumpError
 from sidecar.pump.metrics import Metrics
 from sidecar.pump.record import PREWRITE, binlog_of
 from sidecar.pump.storage import PAYLOAD_BYTES_MAX, Storage

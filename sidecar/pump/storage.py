@@ -23,8 +23,8 @@ from threading import Condition, Event, Lock
 from time import monotonic
 from typing import NamedTuple
 
-from sidecar.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
-from sidecar.process.background import Background
+from sidecar.shared.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
+from sidecar.shared.process.background import Background
 from sidecar.pump.collected import Collected
 from sidecar.pump.index import End, IndexReader, IndexState, PumpIndex
 from sidecar.pump.record import PREWRITE, Binlog, streamed

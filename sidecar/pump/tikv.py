@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sidecar.config import TikvSection
-from sidecar.core.model import CommitTs
+from sidecar.shared.config import TikvSection
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.pump.lost import LostStatus, LostWrite
-from sidecar.tikv.channel import connector
-from sidecar.tikv.kv import KvCalls
-from sidecar.tikv.pd import PdClient
+from sidecar.shared.tikv.channel import connector
+from sidecar.shared.tikv.kv import KvCalls
+from sidecar.shared.tikv.pd import PdClient
 from ticdc_dump.tikv import kvrpcpb_pb2
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from sidecar.errors import LogBroken, StorageFull
+from sidecar.shared.errors import LogBroken, StorageFull
 from sidecar.pump.record import HEADER_BYTES, MAGIC, Binlog, header, record_at
 
 SUFFIX = ".binlog"

@@ -27,10 +27,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from sidecar.codecs.binlog import CODEC, BinlogCodec
-from sidecar.codecs.kv import encode_resolved
-from sidecar.core.model import Change, CommitTs, Lane, MarkKind, Message, physical_ms, ts_at
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.codecs.binlog import CODEC, BinlogCodec
+from sidecar.shared.codecs.kv import encode_resolved
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, MarkKind, Message, physical_ms, ts_at
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.jobs import BinlogJobs, DdlBinlog
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.binlog.rows import BinlogRows
@@ -52,12 +52,12 @@ from sidecar.replay.net_rows import FalseDelete, net_rows, without_false_deletes
 from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recorded_time import recorded_time, tick
 from sidecar.replay.recording import Recording
-from sidecar.rowcodec.kv_layout import KvSnapshot
-from sidecar.rowcodec.kv_table import KvTable
-from sidecar.schema.ddl import DdlJob
-from sidecar.schema.history import SchemaHistory
-from sidecar.ticdc.changefeed import FeedFilter
-from sidecar.ticdc.ddl_rules import DdlRules
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot
+from sidecar.shared.rowcodec.kv_table import KvTable
+from sidecar.shared.schema.ddl import DdlJob
+from sidecar.shared.schema.history import SchemaHistory
+from sidecar.shared.ticdc.changefeed import FeedFilter
+from sidecar.shared.ticdc.ddl_rules import DdlRules
 from ticdc_dump.binlog.binlog_pb2 import Binlog, Rollback
 
 _SIZE = struct.Struct("<I")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.core.model import CommitTs
-from sidecar.rowcodec.kv_table import KvTable
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.rowcodec.kv_table import KvTable
 from ticdc_dump.binlog.binlog_pb2 import Binlog, Commit, Insert, PrewriteValue, TableMutation, Update
 
 _COMPACT_BYTES, _VARINT = 2, 8

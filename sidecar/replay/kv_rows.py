@@ -12,9 +12,9 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, rows_of
-from sidecar.rowcodec.kv_table import KvTable
-from sidecar.schema.ddl import TableInfo
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, rows_of
+from sidecar.shared.rowcodec.kv_table import KvTable
+from sidecar.shared.schema.ddl import TableInfo
 
 _SIGN_BIT = 1 << 63
 _VERSION = 128

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, physical_ms
-from sidecar.log import storage
-from sidecar.log.absent import parted
-from sidecar.log.errors import storage_errors
-from sidecar.log.manifest import Manifest
-from sidecar.log.storage import Folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, physical_ms
+from sidecar.shared.log import storage
+from sidecar.shared.log.absent import parted
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.storage import Folder
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
 from spark_merge.codecs.decode.rows import decode

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from sidecar.core.model import CommitTs, TableName
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.replay.judge.rows import Row
-from sidecar.rowcodec.kv_layout import KvSnapshot
-from sidecar.rowcodec.kv_table import KvTable
-from sidecar.schema.ddl import DdlJob, Step
-from sidecar.schema.history import SchemaHistory
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot
+from sidecar.shared.rowcodec.kv_table import KvTable
+from sidecar.shared.schema.ddl import DdlJob, Step
+from sidecar.shared.schema.history import SchemaHistory
 
 
 class RowChange(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.ports import Clock
 
 

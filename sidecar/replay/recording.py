@@ -18,11 +18,11 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.codecs.contract import Codec, CodecModule
-from sidecar.codecs.registry import codec_for, codec_module
-from sidecar.core.model import CommitTs, Lane, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.codecs.contract import Codec, CodecModule
+from sidecar.shared.codecs.registry import codec_for, codec_module
+from sidecar.shared.model.nouns import CommitTs, Lane, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.rowcodec.table_info import table_schema
 
 DEFAULT_FEED = "open-protocol"
 """The feed that is played where a recording has several: feeds are named after their protocols."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecar.core.messages import UNBOUNDED, Pace
-from sidecar.core.model import TableName
-from sidecar.log.skips import Skip
+from sidecar.shared.model.messages import UNBOUNDED, Pace
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.log.skips import Skip
 from sidecar.replay.judge.verify import VerifyVerdict
 from spark_merge.delivery.places import WORKER_ROWS
 

@@ -21,11 +21,11 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.core.chunk import ChunkFile, WrittenChunk
-from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema, physical_ms
-from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.log.absent import with_absent
+from sidecar.shared.model.chunk import ChunkFile, WrittenChunk
+from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import CommitTs, MarkKind, TableName, TableSchema, physical_ms
+from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.log.absent import with_absent
 from sidecar.replay.judge.rows import Key
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.core.progress import Progress
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.model.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

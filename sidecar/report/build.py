@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from sidecar.core.model import physical_ms
+from sidecar.shared.model.nouns import physical_ms
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.certificate_parts import Line, SampleLine, ScopeLine
-from sidecar.log.certificate_sums import DumpSums
+from sidecar.shared.log.certificate_parts import Line, SampleLine, ScopeLine
+from sidecar.shared.log.certificate_sums import DumpSums
 from sidecar.report.chunks import Chunks, DumpedChunk
 from sidecar.report.drawing import Period, Series, TimedEvent, chart, interleaving
 from sidecar.report.figures import asker_text, duration

@@ -20,7 +20,7 @@ from unicodedata import east_asian_width
 
 from markupsafe import Markup
 
-from sidecar.core.model import TableName, physical_ms
+from sidecar.shared.model.nouns import TableName, physical_ms
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.figures import axis_time, short
 

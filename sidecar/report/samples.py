@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sidecar.log.certificate_parts import Line, SampleLine
+from sidecar.shared.log.certificate_parts import Line, SampleLine
 
 KEPT_MAX = 8192
 """Four and a half hours, a sample every two seconds. Even: they are halved."""

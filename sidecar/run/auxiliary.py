@@ -19,8 +19,8 @@ from threading import Event, Lock
 from time import monotonic
 
 from sidecar.control.status import ServiceStatus
-from sidecar.errors import TicdcDumpError
-from sidecar.process.background import Background
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.background import Background
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import log, say
 

@@ -11,10 +11,10 @@ from time import monotonic
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.core.model import OperationId, Seq, operation_id
-from sidecar.core.progress import OVER, DumpState
+from sidecar.shared.model.nouns import OperationId, Seq, operation_id
+from sidecar.shared.model.progress import OVER, DumpState
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.verification import VerifyRequest
+from sidecar.shared.log.verification import VerifyRequest
 from sidecar.pipeline import Pipeline
 from sidecar.ports import Deliveries, OperationHistory
 

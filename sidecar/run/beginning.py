@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from sidecar.config import Config
+from sidecar.shared.config import Config
 from sidecar.core.dump_start import listed, no_receiver
-from sidecar.core.progress import OVER, DumpState, Progress
-from sidecar.errors import ConfigError
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.shared.model.progress import OVER, DumpState, Progress
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.sink_delivery import SinkDelivery
 
 HoldsRows = Callable[[str, str], bool]
 """Of a sink's URI and the log's id: whether it holds rows that no log of ours brought."""

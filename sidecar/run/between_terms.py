@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
+from sidecar.shared.errors import LogTaken, OwnershipLost, TicdcDumpError
 from sidecar.pace.controller import Controller
 from sidecar.run.own_worker import OwnWorker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sidecar
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import pd_cluster_id
-from sidecar.log import storage
+from sidecar.shared.log import storage
 from sidecar.run.auxiliary import Services
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports

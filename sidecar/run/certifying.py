@@ -26,20 +26,20 @@ from typing import Any
 
 from msgspec import structs
 
-from sidecar.core.model import OperationId, Seq, operation_id
-from sidecar.core.progress import DumpState
-from sidecar.errors import LogBroken, OwnershipLost, TicdcDumpError
+from sidecar.shared.model.nouns import OperationId, Seq, operation_id
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import LogBroken, OwnershipLost, TicdcDumpError
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.certificate import ChunkLine, SegmentLine, write_certificate
-from sidecar.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, taken_over, write_part
-from sidecar.log.certificate_sums import DumpSums
-from sidecar.log.dump_files import CERTIFICATES, REPORTS
-from sidecar.log.errors import storage_errors
-from sidecar.log.layout import manifest_name, missing_files
-from sidecar.log.manifest import Manifest
-from sidecar.log.owned import OwnedLog
-from sidecar.log.segment_log import listed
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.shared.log.certificate import ChunkLine, SegmentLine, write_certificate
+from sidecar.shared.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, taken_over, write_part
+from sidecar.shared.log.certificate_sums import DumpSums
+from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.layout import manifest_name, missing_files
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.segment_log import listed
+from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindows, ReadSegment
 from sidecar.run.dump_reports import DumpReports

@@ -14,12 +14,12 @@ import stamina
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.config import Config
-from sidecar.errors import CoordinationLost, FeedChanged
-from sidecar.process.background import Background
+from sidecar.shared.config import Config
+from sidecar.shared.errors import CoordinationLost, FeedChanged
+from sidecar.shared.process.background import Background
 from sidecar.run.resumes import Resumes
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
-from sidecar.ticdc.changefeed_info import changefeed, of_binlog
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.changefeed_info import changefeed, of_binlog
 
 LOOK_EVERY_S = 5.0
 """A read of one key of etcd; TiCDC itself takes as long to carry a change out."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from sidecar.core.model import TableName
-from sidecar.ticdc.changefeed import ChangefeedName
-from sidecar.ticdc.table_rules import exact_rule
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.table_rules import exact_rule
 
 NAMED_MAX = 10
 """Tables that one line names."""

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from sidecar.control.status import SidecarStatus
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 
 KEPT = 20
 CHARS_MAX = 2000

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from sidecar.config import DumpSection
+from sidecar.shared.config import DumpSection
 from sidecar.control.status import SidecarStatus
-from sidecar.core.messages import Pace
-from sidecar.core.model import TableName
-from sidecar.core.progress import OVER, DumpState, Progress
-from sidecar.errors import parted
+from sidecar.shared.model.messages import Pace
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.model.progress import OVER, DumpState, Progress
+from sidecar.shared.errors import parted
 from sidecar.run.log_event import LogEvent, given
 
 TABLES_REPORTED_MAX = 20

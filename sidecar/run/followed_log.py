@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from sidecar.core.model import OperationId, Seq, TableName, TableSchema
-from sidecar.core.progress import Progress
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.hashed import sha256_of
-from sidecar.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
-from sidecar.log.manifest import Manifest
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import Progress
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.hashed import sha256_of
+from sidecar.shared.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.storage import Folder
 from sidecar.run.collecting import ReadSegment
 
 

@@ -27,22 +27,22 @@ from sidecar.adapters.etcd.client import ROOT, Delete, EtcdClient, changefeed_ro
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.binlog.nodes import OFFLINE
-from sidecar.config import Config, EtcdSection, TikvSection
-from sidecar.core.model import MARK_TABLE
-from sidecar.errors import ConfigError, RefusedRequest, TicdcDumpError
+from sidecar.shared.config import Config, EtcdSection, TikvSection
+from sidecar.shared.model.nouns import MARK_TABLE
+from sidecar.shared.errors import ConfigError, RefusedRequest, TicdcDumpError
 from sidecar.feeds.binlog.drainer import leave
 from sidecar.feeds.binlog.make import nodes_of, pd_of
 from sidecar.feeds.kafka.make import group_of
 from sidecar.feeds.tikv.gc import service_id
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.identity import CHANGEFEED_NAME
-from sidecar.log.layout import is_manifest
-from sidecar.process.kept_secrets import without_secrets
-from sidecar.sql.text import quoted_text
-from sidecar.ticdc.changefeed import ChangefeedName
-from sidecar.ticdc.changefeed_info import changefeed
-from sidecar.tikv.pd import PdClient
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.identity import CHANGEFEED_NAME
+from sidecar.shared.log.layout import is_manifest
+from sidecar.shared.process.kept_secrets import without_secrets
+from sidecar.shared.sql.text import quoted_text
+from sidecar.shared.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.changefeed_info import changefeed
+from sidecar.shared.tikv.pd import PdClient
 
 LEASE_S = 10
 """Longer than PD takes to answer; a removal that is killed holds a sidecar up for so long."""

@@ -18,9 +18,9 @@ from typing import Any
 import structlog
 from stamina.instrumentation import PrometheusOnRetryHook, RetryDetails, set_on_retry_hooks
 
-from sidecar.config import LoggingSection
-from sidecar.errors import TicdcDumpError
-from sidecar.process.printable import printable
+from sidecar.shared.config import LoggingSection
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.printable import printable
 from sidecar.run.log_event import LogEvent
 
 EXIT_DEFECT, EXIT_ERROR = 1, 3

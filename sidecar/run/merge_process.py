@@ -22,11 +22,11 @@ from pathlib import Path
 from threading import Event, Lock
 from time import monotonic, time
 
-from sidecar.errors import StorageFull, with_hint
-from sidecar.log.delivery_report import DeliveryReport
-from sidecar.process.background import Background
-from sidecar.process.group import await_end
-from sidecar.process.scratch import WANTING, Scratch
+from sidecar.shared.errors import StorageFull, with_hint
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.group import await_end
+from sidecar.shared.process.scratch import WANTING, Scratch
 
 RESTART_FIRST_S, RESTART_MAX_S = 1.0, 60.0
 """Waits double from the first to the last: a worker that cannot start must not cost the machine a JVM a second."""

@@ -27,10 +27,10 @@ from prometheus_client.registry import Collector
 from stamina.instrumentation import get_prometheus_counter
 
 from sidecar.control.status import SidecarStatus
-from sidecar.core.progress import DumpState, TableProgress
-from sidecar.errors import ConfigError
+from sidecar.shared.model.progress import DumpState, TableProgress
+from sidecar.shared.errors import ConfigError
 from sidecar.pace.controller import SinkState
-from sidecar.process.background import Background
+from sidecar.shared.process.background import Background
 from sidecar.run.cycle import VerifiedSinks, VerifiedTable
 from sidecar.run.logs import log
 

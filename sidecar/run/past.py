@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from sidecar.errors import TicdcDumpError
-from sidecar.log.certificate_parts import SampleLine, read_samples
-from sidecar.log.storage import Folder
-from sidecar.process.background import Background
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log.certificate_parts import SampleLine, read_samples
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.process.background import Background
 from sidecar.report.samples import ThinnedSamples
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say

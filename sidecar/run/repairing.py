@@ -22,12 +22,12 @@ from sidecar.control.judging import not_repairable, unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
 from sidecar.control.verification_messages import derived_id
-from sidecar.core.messages import Asker
-from sidecar.core.model import OperationId, TableName
-from sidecar.core.progress import OVER, DumpState
-from sidecar.errors import DumpsWait, RefusedRequest, TicdcDumpError, UnfitKeys
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.model.progress import OVER, DumpState
+from sidecar.shared.errors import DumpsWait, RefusedRequest, TicdcDumpError, UnfitKeys
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.verification import (
+from sidecar.shared.log.verification import (
     CheckState,
     RepairReport,
     RepairState,
@@ -38,7 +38,7 @@ from sidecar.log.verification import (
     VerifyRequest,
 )
 from sidecar.ports import Caller, OperationHistory, SchemaSource
-from sidecar.ticdc.table_rules import exact_rule
+from sidecar.shared.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 
 KEYS_BYTES_MAX = 200 << 10

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from sidecar.adapters.etcd.changefeed import read_life
 from sidecar.adapters.etcd.client import EtcdClient, Put
-from sidecar.config import Config
-from sidecar.errors import Compacted
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
-from sidecar.ticdc.resumes import check_resume
+from sidecar.shared.config import Config
+from sidecar.shared.errors import Compacted
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.resumes import check_resume
 
 
 class Resumes:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sidecar.control.status import RetentionHold
-from sidecar.core.model import Seq
-from sidecar.errors import RefusedRequest
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import RefusedRequest
 from sidecar.report.figures import clock_time
 from sidecar.run.log_event import LogEvent
 

@@ -10,8 +10,8 @@ from threading import Lock
 from msgspec import structs
 
 from sidecar.control.status import SidecarStatus
-from sidecar.core.progress import DumpState
-from sidecar.log.certificate_parts import SampleLine, SinkSample
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
 from sidecar.report.chunks import Chunks, DumpedChunk
 from sidecar.report.samples import slowest
 from sidecar.run.ddls import SeenDdl, SeenDdls

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sidecar.console.checking import CheckedSettings, SettingsChecks
-from sidecar.errors import TicdcDumpError
-from sidecar.process.checks import CheckFinding, CheckStatus
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.checks import CheckFinding, CheckStatus
 from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import standby
 

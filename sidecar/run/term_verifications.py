@@ -23,17 +23,17 @@ from functools import partial
 from threading import Event, RLock
 from time import monotonic
 
-from sidecar.core.messages import Asker
-from sidecar.core.model import FIRST_SEQ, OperationId, Seq
-from sidecar.core.progress import OVER, DumpState
-from sidecar.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import FIRST_SEQ, OperationId, Seq
+from sidecar.shared.model.progress import OVER, DumpState
+from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.history.entry import HistoryEntry, OperationKind
-from sidecar.log import storage
-from sidecar.log import verification as files
-from sidecar.log.errors import storage_errors
-from sidecar.log.owned import OwnedLog
-from sidecar.log.verification import CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
-from sidecar.log.verification_files import (
+from sidecar.shared.log import storage
+from sidecar.shared.log import verification as files
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.verification import CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.shared.log.verification_files import (
     differences_of,
     end_stopped,
     is_requested,
@@ -49,7 +49,7 @@ from sidecar.log.verification_files import (
     set_aside,
     waiting_ids,
 )
-from sidecar.log.verification_state import VerifyState
+from sidecar.shared.log.verification_state import VerifyState
 from sidecar.run import logs, retention
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification

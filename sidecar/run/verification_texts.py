@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidecar.control.dump_scope import NAMED_MAX
-from sidecar.core.messages import Asker
-from sidecar.core.progress import DumpState
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.log.verification import CheckState, RepairReport, RepairState, RowsToDelete, VerifyReport, VerifyRequest
+from sidecar.shared.log.verification import CheckState, RepairReport, RepairState, RowsToDelete, VerifyReport, VerifyRequest
 from sidecar.run.log_event import LogEvent
 
 EQUAL = "equal"

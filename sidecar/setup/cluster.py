@@ -14,14 +14,14 @@ import stamina
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import other_members, pd_cluster_id, tidb_servers
-from sidecar.errors import ConfigError, CoordinationLost, FeedUnsuitable, RefusedRequest
-from sidecar.process.kept_secrets import without_secrets
-from sidecar.process.printable import one_line
-from sidecar.ticdc.changefeed import PUSH_SCHEME, Changefeed, ChangefeedName
-from sidecar.ticdc.changefeed_info import changefeed
-from sidecar.ticdc.scope import ddls_hidden
-from sidecar.ticdc.suitability import Problem, problems, problems_of_key_values
-from sidecar.ticdc.table_rules import schemas_named
+from sidecar.shared.errors import ConfigError, CoordinationLost, FeedUnsuitable, RefusedRequest
+from sidecar.shared.process.kept_secrets import without_secrets
+from sidecar.shared.process.printable import one_line
+from sidecar.shared.ticdc.changefeed import PUSH_SCHEME, Changefeed, ChangefeedName
+from sidecar.shared.ticdc.changefeed_info import changefeed
+from sidecar.shared.ticdc.scope import ddls_hidden
+from sidecar.shared.ticdc.suitability import Problem, problems, problems_of_key_values
+from sidecar.shared.ticdc.table_rules import schemas_named
 
 ASK_TRIES, ASK_S = 5, 10.0
 """Of an etcd that does not answer: it may be changing its leader."""

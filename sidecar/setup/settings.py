@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecar.config import Config, is_address
-from sidecar.errors import ConfigError
-from sidecar.process.printable import one_line
+from sidecar.shared.config import Config, is_address
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.process.printable import one_line
 from sidecar.setup.cluster import ChosenChangefeed, shown_uri
 
 TIDB_PORT = 4000

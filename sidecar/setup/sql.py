@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidecar.adapters.tidb.source import MARK_SCHEMA_DDL, MARK_TABLE_DDL
-from sidecar.core.model import MARK_TABLE
-from sidecar.process.printable import one_line
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import MARK_TABLE
+from sidecar.shared.process.printable import one_line
+from sidecar.shared.sql.text import quoted
 
 ACCOUNT = "ticdc_dump"
 PASSWORD = "change-me"

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
-from spark_merge.codecs.values import UnfitValue
+from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.columns.values import UnfitValue
 
 NO_IMAGE = -1
 

@@ -1,4 +1,4 @@
-"""The decoder and the encoder of each of TiCDC's protocols that carry a dump (sidecar/codecs/registry.py).
+"""The decoder and the encoder of each of TiCDC's protocols that carry a dump (sidecar/shared/codecs/registry.py).
 
 They are the modules of decode/ and encode/ with the same name as the codec's. An encoder's module is imported when it is used first: it
 loads polars, which takes 0.2 s, and most tasks only decode.
@@ -12,12 +12,12 @@ from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from sidecar.codecs.registry import CARRIERS
-from sidecar.core.model import Column, TableSchema
-from sidecar.errors import ConfigError
+from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.errors import ConfigError
 from spark_merge.codecs.encode.messages import Architecture, Encoder
 from spark_merge.codecs.images import Cells
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 
 
 class DecoderModule(Protocol):

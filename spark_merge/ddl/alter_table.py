@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from spark_merge.ddl.column_syntax import FORCED, Charset, column, condition, default, element, placement, table_option, tiflash_replica
 from spark_merge.ddl.partition_syntax import NOT_LOGGED, definitions, partition_by
 from spark_merge.ddl.reader import TokenReader

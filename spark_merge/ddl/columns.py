@@ -15,10 +15,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sidecar.core.model import Column, ColumnDefinition, TableSchema, lowered
-from sidecar.rowcodec.kv_layout import kv_table_of
-from sidecar.rowcodec.type_cast import ColumnType, column_type, default_text, zero_text
-from sidecar.sql.lexer import tokens
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableSchema, lowered
+from sidecar.shared.rowcodec.kv_layout import kv_table_of
+from sidecar.shared.rowcodec.type_cast import ColumnType, column_type, default_text, zero_text
+from sidecar.shared.sql.lexer import tokens
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.statement import Statement
 

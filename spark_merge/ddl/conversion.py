@@ -23,8 +23,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from sidecar.core.model import Column
-from sidecar.rowcodec.type_cast import INTEGER_BITS, TEXT_BYTES, ColumnType, integer_range
+from sidecar.shared.model.nouns import Column
+from sidecar.shared.rowcodec.type_cast import INTEGER_BITS, TEXT_BYTES, ColumnType, integer_range
 
 
 class Conversion(Enum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sidecar.errors import UnsupportedDdl
-from sidecar.log.manifest import DdlRecord
-from sidecar.sql.text import for_servers
-from sidecar.ticdc.ddl_text import keeps_rows
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.sql.text import for_servers
+from sidecar.shared.ticdc.ddl_text import keeps_rows
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.reader import TokenReader

@@ -14,9 +14,9 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Column, ColumnDefinition, Kind
-from sidecar.rowcodec.type_cast import INTEGER_BITS, TEXT_BYTES, ColumnType, column_type, integer_range
-from sidecar.sql.lexer import tokens
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind
+from sidecar.shared.rowcodec.type_cast import INTEGER_BITS, TEXT_BYTES, ColumnType, column_type, integer_range
+from sidecar.shared.sql.lexer import tokens
 from spark_merge.codecs.decode.canal_json import kind_of
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from spark_merge.ddl.alter_table import alter_table
 from spark_merge.ddl.column_syntax import (
     Charset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.model import lowered
+from sidecar.shared.model.nouns import lowered
 from spark_merge.ddl.column_syntax import placement
 from spark_merge.ddl.reader import TokenReader
 from spark_merge.ddl.statement import BoundPiece

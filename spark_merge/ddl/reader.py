@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NoReturn
 
-from sidecar.core.model import TableName
-from sidecar.errors import UnsupportedDdl
-from sidecar.sql.lexer import SqlToken
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.sql.lexer import SqlToken
+from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, SchemaPiece
 from spark_merge.ddl.tokens import REPORT, ddl_tokens
 

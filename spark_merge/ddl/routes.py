@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from sidecar.core.model import TableName, lowered
-from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
-from sidecar.sql.lexer import SqlToken
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import TableName, lowered
+from sidecar.shared.errors import ConfigError, SinkError, UnsupportedDdl
+from sidecar.shared.sql.lexer import SqlToken
+from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.tokens import ddl_tokens
 
 SEPARATE = "give each table a target of its own by routes="

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 
 
 class StatementKind(Enum):

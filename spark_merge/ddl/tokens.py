@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidecar.errors import UnsupportedDdl
-from sidecar.sql.lexer import SqlToken, tokens
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.sql.lexer import SqlToken, tokens
 
 FEATURES = frozenset(
     {"auto_rand", "auto_id_cache", "auto_rand_base", "clustered_index", "force_inc", "placement", "ttl", "global_index", "pre_split"}

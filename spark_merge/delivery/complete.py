@@ -6,7 +6,7 @@
     rows that the feed does not bring incomplete: EXCHANGE PARTITION, RECOVER, a table that comes from outside, another key
     dropped                           not there
 
-- It follows tables as the pipeline does (sidecar/core/schema_step.py), by their ids. Only that a table has no rows is said by the
+- It follows tables as the pipeline does (sidecar/shared/model/schema_step.py), by their ids. Only that a table has no rows is said by the
   statement alone; where the changefeed hides it, the table counts as incomplete.
 - A claim is of a table's rows, by its ids, up to the end of a segment. A DDL ends its segment, after all windows that close in it: so what
   a dump was done with in that segment is claimed only if the DDL keeps the table's rows.
@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.core.schema_step import SchemaFate, Steps, Tables, steps
-from sidecar.errors import UnsupportedDdl
-from sidecar.log.layout import completed_tables
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.pace.sinks import SinkTables
-from sidecar.schema.ddl import Action
-from sidecar.ticdc.ddl_text import action_of
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, steps
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.log.layout import completed_tables
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.schema.ddl import Action
+from sidecar.shared.ticdc.ddl_text import action_of
 
 _EMPTYING = frozenset({Action.CREATE_TABLE, Action.TRUNCATE_TABLE})
 

@@ -6,7 +6,7 @@
 A sink that gathers waits before its next batch, and that counts as the batch's time: to a dump's pace it is a sink whose batches take long.
 
 An error of the sink, of the log's storage, of a library (port/foreign.py), or of a row that cannot be decoded (until an operator
-skips it: sidecar/log/skips.py) is reported and tried again; all others (a log that is broken, a later owner, Spark gone) end the
+skips it: sidecar/shared/log/skips.py) is reported and tried again; all others (a log that is broken, a later owner, Spark gone) end the
 loop, and `check` raises them.
 """
 
@@ -20,11 +20,11 @@ from functools import reduce
 from threading import Event
 from traceback import print_exception
 
-from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
-from sidecar.errors import FeedError, LogUnreachable, OwnershipLost, SinkError, StorageFull, TicdcDumpError
-from sidecar.log.skips import Skips
-from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, DroppedRows, SinkDelivery
-from sidecar.process.background import Background
+from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
+from sidecar.shared.errors import FeedError, LogUnreachable, OwnershipLost, SinkError, StorageFull, TicdcDumpError
+from sidecar.shared.log.skips import Skips
+from sidecar.shared.model.sink_delivery import BATCHES_KEPT, BatchDone, DroppedRows, SinkDelivery
+from sidecar.shared.process.background import Background
 from spark_merge.delivery.batches import Delivery, JobSettings, Tasks
 from spark_merge.delivery.sink_record import SinkId, SinkRecord
 from spark_merge.log.read import new_manifests

@@ -28,7 +28,7 @@ from statistics import median
 from time import monotonic
 from typing import Protocol
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from spark_merge.delivery.batches import Tasks, TaskWork
 from spark_merge.log.cache import DecodedRows
 from spark_merge.merge.cut import LIVE_ROW_COST, BatchLimits

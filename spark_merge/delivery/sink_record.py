@@ -1,4 +1,4 @@
-"""The file of one sink's tables (sidecar/log/sink_tables.py), as its worker keeps it over the segments that the sink accepts.
+"""The file of one sink's tables (sidecar/shared/log/sink_tables.py), as its worker keeps it over the segments that the sink accepts.
 
     begin ─► the first batch ─► passed ─► the next batch ─► passed ─► …        a later worker: resume, then the same
 
@@ -16,16 +16,16 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from sidecar.core.model import Seq, TableName
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.identity import known_id
-from sidecar.log.layout import manifest_name, of_segment, read_manifest
-from sidecar.log.manifest import Manifest
-from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
-from sidecar.log.storage import Folder
-from sidecar.pace.sinks import SinkTables
+from sidecar.shared.model.nouns import Seq, TableName
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.identity import known_id
+from sidecar.shared.log.layout import manifest_name, of_segment, read_manifest
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.complete import followed, received
 from spark_merge.delivery.rereads import Rereads, lacking
 from spark_merge.log.follow import check_has

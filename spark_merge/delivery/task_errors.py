@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from sidecar import errors
-from sidecar.errors import TicdcDumpError
+from sidecar.shared import errors
+from sidecar.shared.errors import TicdcDumpError
 
 _REPORTED = re.compile(r"ticdc-dump-error\[([A-Za-z0-9+/=]+)\]")
 

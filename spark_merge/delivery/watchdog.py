@@ -1,7 +1,7 @@
 """A hang ends the process, with the stacks of all threads on standard error. The supervisor of the process starts it again.
 
     with dog.watched(): …     work of this thread, and of the threads that it begins
-    progressed()              (sidecar/process/progress.py) the work's next deadline is HANG_S from now
+    progressed()              (sidecar/shared/process/progress.py) the work's next deadline is HANG_S from now
 
 A hang is a step that does not end: 300 answers of 1 s each are none. The rule: between two reports the work is bounded, however much there
 is to do. What iterates reports, so a sink does not have to (tests/unit/sinks/test_progress_of_work.py counts the work of each):
@@ -32,7 +32,7 @@ from contextlib import contextmanager
 from threading import Lock
 from time import monotonic
 
-from sidecar.process.progress import watched_by
+from sidecar.shared.process.progress import watched_by
 
 HANG_S = 300.0
 """Without progress. Longer than any request that a task waits for; those that may be longer say so."""

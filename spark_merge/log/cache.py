@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 
 BYTES_MAX = 256 << 20
 """Decoded rows that are kept: the last seconds of a busy log, or ROWS_MAX rows of one table (segments.py)."""

@@ -16,15 +16,15 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.errors import LogBroken, SinkError
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, of_segment, read_manifest
-from sidecar.log.manifest import DATA_COLUMNS, Manifest
-from sidecar.log.segment_log import listed
-from sidecar.log.storage import Folder
-from sidecar.process.progress import progressed
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
+from sidecar.shared.errors import LogBroken, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, of_segment, read_manifest
+from sidecar.shared.log.manifest import DATA_COLUMNS, Manifest
+from sidecar.shared.log.segment_log import listed
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.process.progress import progressed
 
 MANIFESTS_AT_ONCE_MAX = 64
 """Requested at once while there is a backlog."""

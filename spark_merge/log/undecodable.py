@@ -1,4 +1,4 @@
-"""Which rows of a segment cannot be decoded, and an operator's decision to leave some of them out (sidecar/log/skips.py).
+"""Which rows of a segment cannot be decoded, and an operator's decision to leave some of them out (sidecar/shared/log/skips.py).
 
 - Nothing here decides it automatically, and it is never made for a row that can be decoded: a wrong number loses nothing.
 - A segment that a sink has accepted is not touched: its outputs would differ (a version or a setting that decodes it has delivered it).
@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from sidecar.core.model import CommitTs, Lane, Seq, TableName, TableSchema
-from sidecar.errors import FeedError, RefusedRequest
-from sidecar.log import storage
-from sidecar.log.delivery_report import DELIVERED_NAME, report_from_json
-from sidecar.log.errors import storage_errors
-from sidecar.log.identity import known_id
-from sidecar.log.layout import manifest_name, read_manifest
-from sidecar.log.manifest import Manifest
-from sidecar.log.skips import Skip, read_skips, skip_row
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName, TableSchema
+from sidecar.shared.errors import FeedError, RefusedRequest
+from sidecar.shared.log import storage
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, report_from_json
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.identity import known_id
+from sidecar.shared.log.layout import manifest_name, read_manifest
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.skips import Skip, read_skips, skip_row
+from sidecar.shared.log.storage import Folder
 from spark_merge.codecs.decode.rows import decode
-from spark_merge.codecs.zone import Ambiguous, ServerZone
+from sidecar.shared.columns.zone import Ambiguous, ServerZone
 from spark_merge.log.read import iter_rows, read_schemas
 
 

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
-from sidecar.errors import LogBroken
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.layout import WAY_OUT
-from sidecar.log.storage import Folder
-from sidecar.process.progress import progressed
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.layout import WAY_OUT
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.encode.block import schema_of
 from spark_merge.log.cache import DecodedRows
 from spark_merge.log.segments import Segments, SegmentSource

@@ -26,12 +26,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 import pyarrow as pa
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Seq, TableName, TableSchema
-from sidecar.core.progress import SegmentDump
-from sidecar.errors import OwnershipLost
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.log.storage import Folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import FIRST_SEQ, MARK_TABLE, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import SegmentDump
+from sidecar.shared.errors import OwnershipLost
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.storage import Folder
 
 RANK_DELETE, RANK_PUT, RANK_CHUNK = 0, 1, 9
 
@@ -324,7 +324,7 @@ class Sink(Protocol):
     def look(self) -> Accepted | None:
         """`Standing.accepted`, without becoming the writer. Raises SinkError for an output that is another log's or cannot be read.
         An output of 0.2.0 or before names the changefeed alone: it is continued, and `open` makes it this log's
-        (sidecar/log/identity.py::continues)."""
+        (sidecar/shared/log/identity.py::continues)."""
 
     def open(self, *, epoch: int | None) -> Standing:
         """Become its one writer: from here on earlier owners can neither accept nor sweep nor be seen. What they left is swept.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sidecar.errors import SinkError, TicdcDumpError
+from sidecar.shared.errors import SinkError, TicdcDumpError
 
 UNKNOWN_HINT = "report this text with the lines of the worker's log beside it; nothing accepted is lost, and the batch is tried again"
 

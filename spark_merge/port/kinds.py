@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.port.contract import Sink
 
 ENTRY_POINTS = "ticdc_dump.sinks"

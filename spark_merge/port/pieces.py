@@ -9,7 +9,7 @@ The rule: an array of text in one piece (`pa.string`, `pa.binary`, `pa.list_`) h
 - A row is 120 MiB at most (TiDB's `txn-entry-size-limit`), with its old image 240 MiB, and so 1,440 MiB encoded; a BLOB's text is hex.
 
 The bounds of what is collected are beside their uses: HELD_BYTES_MAX of a segment's rows (log/segments.py), CHUNK_TEXT_BYTES_MAX of a chunk
-(sidecar/core/messages.py), and each sink's own.
+(sidecar/shared/model/messages.py), and each sink's own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     Readable.reading ─► Reading: a position, parts ─► in tasks, each part: RowsRead, RowsRead, …
 
 - Reading writes nothing and does not become the sink's writer: it runs beside the sink's worker.
-- The rows are those that the sink has, in the log's canonical text (sidecar/core/model.py, Kind), with the columns of the table's schema at
+- The rows are those that the sink has, in the log's canonical text (sidecar/shared/model/nouns.py, Kind), with the columns of the table's schema at
   the sink's position.
 - Where a sink has a stream or a log of rows, a key comes several times, and the greatest version counts.
 """
@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
-from sidecar.process.progress import progressed
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.process.progress import progressed
 from spark_merge.port.contract import Accepted
 from spark_merge.port.keys import are_last, key_text
 

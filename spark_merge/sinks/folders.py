@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.files import uri as files

@@ -22,14 +22,14 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import ConfigError, SinkError, TicdcDumpError, nearest
-from sidecar.process.kept_secrets import without_secrets
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError, nearest
+from sidecar.shared.process.kept_secrets import without_secrets
 from spark_merge.ddl.routes import routes_of
 from spark_merge.port.contract import KeepsTables, Sink, has_rows
 from spark_merge.port.kinds import ENTRY_POINTS, SinkKind, SinkUri
 from spark_merge.port.readable import Readable
-from spark_merge.sinks.options import CommonOptions, names_of, read
+from spark_merge.sinks.kit.options import CommonOptions, names_of, read
 
 
 class _Named(NamedTuple):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.log import rows_file
+from sidecar.shared.log import rows_file
 from spark_merge.testing import histories
 from spark_merge.testing.places import Place
 from spark_merge.testing.story import TABLES, Story

@@ -11,8 +11,8 @@ from random import Random
 
 import pyarrow as pa
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import (
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import (
     Change,
     Column,
     ColumnDefinition,
@@ -26,13 +26,13 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.core.progress import Key
-from sidecar.log.absent import with_absent
-from sidecar.log.layout import chunk_name
-from sidecar.log.manifest import Manifest
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder
+from sidecar.shared.model.progress import Key
+from sidecar.shared.log.absent import with_absent
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder
 from spark_merge.merge.rule import Image, OutputRow, merged
 from spark_merge.port.contract import RANK_DELETE, RANK_PUT
 from spark_merge.sinks.files.reader import read_output

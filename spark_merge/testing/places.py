@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Seq, TableName
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.delivery.batches import TaskWork
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Head, Outcome, Sink

@@ -1,4 +1,4 @@
-"""What every PositionStore keeps, and what PositionKeeper makes of it (spark_merge/sinks/position.py): a suite to be run on each
+"""What every PositionStore keeps, and what PositionKeeper makes of it (spark_merge/sinks/kit/position.py): a suite to be run on each
 store, by a class that gives it `output`."""
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import OwnershipLost, SinkError
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, PositionStore, Stored
+from spark_merge.sinks.kit.position import Missed, OutputState, PositionKeeper, PositionStore, Stored
 
 LOG = "default/feed 1#0123456789abcdef0123456789abcdef"
 OTHER_LOG = "default/feed 1#fedcba9876543210fedcba9876543210"

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sidecar.core.chunk import ClosedWindow
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import OwnershipLost
-from sidecar.log.manifest import Manifest
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import OwnershipLost
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.delivery.complete import received
 from spark_merge.delivery.sink_record import SinkId
@@ -27,7 +27,7 @@ from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Accepted, Batch, Outcome, Sink, Standing
 from spark_merge.port.readable import Readable, Reading
 from spark_merge.port.readable import newest as newest_rows
-from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.testing import histories
 from spark_merge.testing.histories import RandomHistory
 from spark_merge.testing.places import Here, Place, Shown, accepted

@@ -27,13 +27,13 @@ from threading import Event, Lock
 from time import sleep
 from typing import Any, TypeVar
 
-import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
-from sidecar.errors import SinkError
-from sidecar.log.verification import VerifyReport, VerifyRequest
-from sidecar.log.verification_files import count_beginning, end_stopped, remove_work
-from sidecar.process.background import Background
-from sidecar.process.end_with_parent import end_with_parent
-from sidecar.process.limits import limits
+import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.verification import VerifyReport, VerifyRequest
+from sidecar.shared.log.verification_files import count_beginning, end_stopped, remove_work
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.end_with_parent import end_with_parent
+from sidecar.shared.process.limits import limits
 from spark_merge.delivery.task_errors import error_of_task, notifying
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.verify.context import TaskRunner

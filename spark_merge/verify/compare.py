@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.log.storage import Folder
+from sidecar.shared.log.storage import Folder
 from spark_merge.port.keys import are_last
 from spark_merge.verify.digest import read_bucket
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any
 
-from sidecar.core.model import OperationId
+from sidecar.shared.model.nouns import OperationId
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.mysql.server import SqlServer
 

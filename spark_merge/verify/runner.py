@@ -23,12 +23,12 @@ from traceback import format_exc
 
 import msgspec
 
-from sidecar.core.model import OperationId, Seq, TableName
-from sidecar.errors import LogUnreachable, SparkLost, TicdcDumpError
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.storage import Folder
-from sidecar.log.verification import (
+from sidecar.shared.model.nouns import OperationId, Seq, TableName
+from sidecar.shared.errors import LogUnreachable, SparkLost, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.log.verification import (
     OVER,
     TABLE_OVER,
     CheckState,
@@ -42,7 +42,7 @@ from sidecar.log.verification import (
     stopped,
     verify_folder,
 )
-from sidecar.log.verification_files import (
+from sidecar.shared.log.verification_files import (
     read_report,
     read_request,
     read_state,

@@ -13,16 +13,16 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from sidecar.core.keyset import quoted_table
-from sidecar.core.model import CommitTs, TableName, TableSchema, lowered
-from sidecar.errors import SourceChanged
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.key_ranges import KeySpan, cut, row_count, walk
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.model.keyset import quoted_table
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, lowered
+from sidecar.shared.errors import SourceChanged
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.key_ranges import KeySpan, cut, row_count, walk
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.port.readable import ReadPart, RowForm, RowsRead, rows_of
-from spark_merge.sinks.keyed import KeyedPart
+from spark_merge.sinks.kit.keyed import KeyedPart
 from spark_merge.sinks.mysql.reading import SqlRows, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import ServerTable, read_table

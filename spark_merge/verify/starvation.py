@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sidecar.process.group import members
+from sidecar.shared.process.group import members
 from spark_merge.verify.lateness import LATE
 
 WINDOW_S = 30.0

@@ -29,10 +29,10 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableSchema
-from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
-from sidecar.log.verification import CheckState, RequestedTable, Slice, TableReport, Unjudged
-from sidecar.mysql.key_ranges import KeySpan
+from sidecar.shared.model.nouns import CommitTs, Seq, TableSchema
+from sidecar.shared.errors import LogBroken, SinkError, SourceChanged, SourceError
+from sidecar.shared.log.verification import CheckState, RequestedTable, Slice, TableReport, Unjudged
+from sidecar.shared.mysql.key_ranges import KeySpan
 from spark_merge.port.readable import ReadPart, RowForm, newest_of
 from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.chosen import PART_ROWS, chosen_ranges, counted_ranges, ranges_of_slice, reads_by_keys, rows_max

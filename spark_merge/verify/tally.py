@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sidecar.log.verification import EXAMPLES_MAX, CheckState, RowDifference, TableReport, Unjudged
-from sidecar.ticdc.hidden_changes import are_all
+from sidecar.shared.log.verification import EXAMPLES_MAX, CheckState, RowDifference, TableReport, Unjudged
+from sidecar.shared.ticdc.hidden_changes import are_all
 from spark_merge.verify.look import key_of
 
 LACKS = "the sink has not received all rows of the table: a dump that runs brings them, else dumpstart; then verify again"

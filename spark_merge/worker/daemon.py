@@ -17,8 +17,8 @@ import pyarrow.compute
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 
-import sidecar.log.storage.s3  # whether or not the log is there: this process does not know it
-import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
+import sidecar.shared.log.storage.s3  # whether or not the log is there: this process does not know it
+import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
 import spark_merge.delivery.batches  # noqa: F401
 from spark_merge.sinks.registry import load_without_extras
 

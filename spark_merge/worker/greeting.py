@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sidecar.process.background import Background
+from sidecar.shared.process.background import Background
 
 STANDARD_ERROR = 2
 

@@ -26,11 +26,11 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import ConfigError, SinkError, SparkLost
-from sidecar.pace.sinks import SinkDelivery
-from sidecar.process.background import Background
-from sidecar.process.limits import limits, local_master
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.errors import ConfigError, SinkError, SparkLost
+from sidecar.shared.model.sink_delivery import SinkDelivery
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.limits import limits, local_master
 from spark_merge.delivery.batches import JobSettings, TaskWork
 from spark_merge.delivery.loop import SinkLoop
 from spark_merge.delivery.places import WORKER_ROWS, Places

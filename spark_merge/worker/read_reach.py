@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecar.adapters.tikv.reads import try_tikv
-from sidecar.config import Config, SourceSection
-from sidecar.errors import TicdcDumpError
-from sidecar.log.errors import storage_errors
-from sidecar.log.storage import list_names, log_folder
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.kept_secrets import keep
+from sidecar.shared.reads.tikv_reads import try_tikv
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.storage import list_names, log_folder
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.kept_secrets import keep
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.worker.read_task import TRIED_S, ReadingSettings, ReadSource
 

@@ -23,8 +23,8 @@ from time import monotonic
 import grpc
 import msgspec
 
-from sidecar.adapters.tidb.reader import ReadsByWay, ReadSession, TableReader
-from sidecar.adapters.tidb.remote_wire import (
+from sidecar.shared.reads.reader import ReadsByWay, ReadSession, TableReader
+from sidecar.shared.reads.remote_wire import (
     MESSAGE_BYTES_MAX,
     METHOD,
     SERVER_NAME,
@@ -41,19 +41,19 @@ from sidecar.adapters.tidb.remote_wire import (
     command_of,
     to_bytes,
 )
-from sidecar.adapters.tidb.sql_reads import SqlReads
-from sidecar.adapters.tikv.reads import TikvReads
-from sidecar.config import TikvSection, Tls
-from sidecar.core.messages import ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import ConfigError, SinkError, SourceError, TicdcDumpError
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.schemas_file import schemas_from_json
-from sidecar.log.storage import Folder
-from sidecar.mysql.account import Account
-from sidecar.mysql.session import Login
-from sidecar.process.background import Background
-from sidecar.process.progress import progressed
+from sidecar.shared.reads.sql_reads import SqlReads
+from sidecar.shared.reads.tikv_reads import TikvReads
+from sidecar.shared.config import TikvSection, Tls
+from sidecar.shared.model.messages import ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import ConfigError, SinkError, SourceError, TicdcDumpError
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.schemas_file import schemas_from_json
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.session import Login
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.progress import progressed
 from spark_merge.sinks.mysql.server import SqlServer
 
 SLICE_S = 3.0

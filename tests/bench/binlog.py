@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, Lane, Message, TableSchema
-from sidecar.rowcodec.binlog_fold import folded
-from sidecar.rowcodec.binlog_row import decode_logged
-from sidecar.rowcodec.kv_layout import kv_table_of
-from sidecar.rowcodec.kv_table import KvTable
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.model.nouns import Change, Lane, Message, TableSchema
+from sidecar.shared.rowcodec.binlog_fold import folded
+from sidecar.shared.rowcodec.binlog_row import decode_logged
+from sidecar.shared.rowcodec.kv_layout import kv_table_of
+from sidecar.shared.rowcodec.kv_table import KvTable
 from spark_merge.codecs.decode.binlog import decode_events
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed

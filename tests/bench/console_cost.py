@@ -16,7 +16,7 @@ from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 from threading import Thread
 
-from sidecar.config import (
+from sidecar.shared.config import (
     ChangefeedSection,
     Config,
     ConsoleSection,
@@ -31,11 +31,11 @@ from sidecar.control.local_call import LocalCall
 from sidecar.control.security import serve
 from sidecar.control.service import ControlService
 from sidecar.control.status import SidecarStatus
-from sidecar.core.messages import Brackets
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, Span, TableProgress
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
 from sidecar.pace.controller import SinkState
-from sidecar.pace.sinks import SinkTables
+from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.report.chunks import Chunks
 from sidecar.run.console import begin_console
 from sidecar.run.ddls import SeenDdls

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.console.sink import ConsoleSink
 from spark_merge.worker.job import SparkJob, SparkTasks

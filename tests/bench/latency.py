@@ -15,12 +15,12 @@ from pathlib import Path
 
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.codecs.canal_json import CanalJson
-from sidecar.core.messages import Brackets, Request, StartDump
-from sidecar.errors import RefusedRequest
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.spill import FileSpill
-from sidecar.log.storage import open_folder
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.model.messages import Brackets, Request, StartDump
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.log.storage import open_folder
 from sidecar.pipeline import Outside, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
 from spark_merge.delivery.batches import JobSettings

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sidecar.codecs.contract import Codec
-from sidecar.core.model import CommitTs
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.core.sequence import Sequence
-from sidecar.log.spill import MemorySpill
+from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import PipelineLimits
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Batch, Shape, batches, codec_of, schemas

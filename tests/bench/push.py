@@ -14,10 +14,10 @@ from typing import Any
 
 import grpc
 
-from sidecar.config import PushSection
-from sidecar.core.model import CommitTs
+from sidecar.shared.config import PushSection
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.push.puller import PushPuller
-from sidecar.rowcodec.key_values import KvEntry, rows_of
+from sidecar.shared.rowcodec.key_values import KvEntry, rows_of
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, best, timed
 from tests.support.eventually import PATIENCE_S

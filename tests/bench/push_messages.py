@@ -13,11 +13,11 @@ from threading import Thread
 
 from confluent_kafka import Producer
 
-from sidecar.config import PushSection
+from sidecar.shared.config import PushSection
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.feeds.push.messages import MessageFeed
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.storage import open_folder
 from sidecar.ports import Feed
 from sidecar.replay.recording import Recording
 from tests.bench.bench import Bench

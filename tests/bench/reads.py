@@ -19,8 +19,8 @@ import msgspec
 
 from sidecar.adapters.tidb.remote_reads import RemoteReads
 from sidecar.adapters.tidb.source import MakeReaders
-from sidecar.config import SourceSection
-from sidecar.log.storage import open_folder
+from sidecar.shared.config import SourceSection
+from sidecar.shared.log.storage import open_folder
 from spark_merge.worker.job import SparkTasks, session
 from spark_merge.worker.read_task import ReadingSettings
 from spark_merge.worker.reading import ReadingJobs

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.console.sink import ConsoleSink

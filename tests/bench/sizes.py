@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.codecs.canal_json import CanalJson
-from sidecar.core.model import TableName
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.spill import FileSpill
-from sidecar.log.storage import open_folder
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.log.storage import open_folder
 from sidecar.pipeline import Outside, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
 from sidecar.report.size_costs import ROW_BYTES

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
-from sidecar.log.storage import Folder
+from sidecar.shared.log.storage import Folder
 from spark_merge.worker.job import session
 from tests.bench.bench import Bench
 from tests.bench.dumped import Dumped, deliver, dumped

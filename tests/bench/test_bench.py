@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sidecar.core.model import Change
+from sidecar.shared.model.nouns import Change
 from tests.bench.__main__ import main
 from tests.bench.bench import Bench
 from tests.bench.feed import FIRST_TS, PROTOCOLS, Shape, batches, codec_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sidecar.core.model import CommitTs
-from sidecar.rowcodec.kv_matcher import RegionMatcher
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.rowcodec.kv_matcher import RegionMatcher
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, best, timed
 from tests.support.tikv.recorded import Raw, raw

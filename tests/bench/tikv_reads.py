@@ -22,17 +22,17 @@ from typing import Any
 import grpc
 
 from sidecar.adapters.tidb.source import TidbSource, own_readers
-from sidecar.adapters.tikv.reads import TikvReads
-from sidecar.config import SourceSection, TikvSection
-from sidecar.core.keyset import Key, quoted_table
-from sidecar.core.messages import Brackets, ChunkRead, ReadChunk, ReadWith
-from sidecar.core.model import TableName, TableSchema
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.storage import open_folder
+from sidecar.shared.reads.tikv_reads import TikvReads
+from sidecar.shared.config import SourceSection, TikvSection
+from sidecar.shared.model.keyset import Key, quoted_table
+from sidecar.shared.model.messages import Brackets, ChunkRead, ReadChunk, ReadWith
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.storage import open_folder
 from sidecar.replay.kv_rows import row_key
-from sidecar.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.sql.text import quoted
+from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.sql.text import quoted
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best_in_turn, rate, timed
 from tests.contract.test_sources import declared

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.core.sequence import Sequence
-from sidecar.log.spill import FileSpill
+from sidecar.shared.log.spill import FileSpill
 from sidecar.pipeline import PipelineLimits
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape, batches, codec_of, schemas

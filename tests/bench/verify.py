@@ -17,11 +17,11 @@ from functools import partial
 from threading import Event
 from urllib.parse import quote
 
-from sidecar.core.keyset import quoted_table
-from sidecar.core.model import CommitTs, OperationId, TableName, TableSchema
-from sidecar.log.verification import CheckState, RequestedTable, VerifyRequest
-from sidecar.mysql.key_ranges import KeySpan
-from sidecar.sql.text import quoted
+from sidecar.shared.model.keyset import quoted_table
+from sidecar.shared.model.nouns import CommitTs, OperationId, TableName, TableSchema
+from sidecar.shared.log.verification import CheckState, RequestedTable, VerifyRequest
+from sidecar.shared.mysql.key_ranges import KeySpan
+from sidecar.shared.sql.text import quoted
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.readable import RowForm, RowsRead
 from spark_merge.sinks.mysql.server import SqlServer

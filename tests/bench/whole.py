@@ -14,14 +14,14 @@ from pathlib import Path
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.adapters.tidb.source import TidbSource
-from sidecar.codecs.canal_json import CanalJson
-from sidecar.core.messages import Brackets, Command, Pace, SendMark, SourceEvent, StartDump
-from sidecar.core.model import TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.spill import FileSpill
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.model.messages import Brackets, Command, Pace, SendMark, SourceEvent, StartDump
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
 from spark_merge.delivery.batches import JobSettings

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from sidecar.console.checking import SettingsChecks
 from sidecar.console.pictures import RANGES
-from sidecar.core.progress import DumpState
+from sidecar.shared.model.progress import DumpState
 from tests.support.chromium import Window
 from tests.support.console import ServedConsole, Shown
 from tests.support.console_shop import DONE, Shop

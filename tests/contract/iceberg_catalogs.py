@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.sinks.iceberg import lake, rest
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.testing.sink_port import SinkPort

@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Lane, Message, Resolved
-from sidecar.errors import FeedError
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Resolved
+from sidecar.shared.errors import FeedError
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.ports import Feed

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import rows_file, storage
-from spark_merge.sinks import held
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import rows_file, storage
+from spark_merge.sinks.kit import held
 from spark_merge.sinks.iceberg import lake, merge, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.tables import LakeTables
-from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.testing import histories
 from spark_merge.testing.dumps_port import DumpsPort
 from spark_merge.testing.places import Here, Place

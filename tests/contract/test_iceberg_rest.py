@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.sinks.iceberg import lake, rest
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.registry import open_sink

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import LogBroken, LogTaken
-from sidecar.log import storage
-from sidecar.log.inbox import FOLDER, Inbox
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.errors import LogBroken, LogTaken
+from sidecar.shared.log import storage
+from sidecar.shared.log.inbox import FOLDER, Inbox
+from sidecar.shared.log.storage import Folder, open_folder
 from tests.support.services.s3 import S3
 
 

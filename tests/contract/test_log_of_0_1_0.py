@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.core.model import CommitTs, Lane, Seq, TableName
-from sidecar.core.progress import DumpState, progress_from_json
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.delivery_report import DELIVERED_NAME, report_from_json
-from sidecar.log.identity import claim_log, name_of
-from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
+from sidecar.shared.model.progress import DumpState, progress_from_json
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, report_from_json
+from sidecar.shared.log.identity import claim_log, name_of
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.sinks.files.reader import read_output, read_segments

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.log.storage import open_folder
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.kept_secrets import keep
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.contract import Accepted
-from spark_merge.sinks.chain import CommitChain
+from spark_merge.sinks.kit.chain import CommitChain
 from spark_merge.sinks.clickhouse import server as clickhouse_server
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.folder.layout import DeliveredSegment, FolderIdentity

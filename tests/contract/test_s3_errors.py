@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from s3fs import S3FileSystem
 
-from sidecar.core.model import Seq
-from sidecar.errors import LogBroken, LogTaken, LogUnreachable
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.layout import manifest_name
-from sidecar.log.manifest import from_json
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder, open_folder
-from sidecar.log.storage import s3 as storage_of_s3
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import LogBroken, LogTaken, LogUnreachable
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.layout import manifest_name
+from sidecar.shared.log.manifest import from_json
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import s3 as storage_of_s3
 from tests.contract.test_segment_log import CHUNK, change, manifest
 from tests.support.services.s3 import KEYS, S3, ErrorAnswer
 

@@ -18,19 +18,19 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.messages import Brackets
-from sidecar.core.model import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.errors import LogBroken, LogTaken
-from sidecar.log import manifest as manifest_format
-from sidecar.log import storage
-from sidecar.log.layout import chunk_name, data_name, logged_dumps, manifest_name, retained_name, schemas_name
-from sidecar.log.manifest import OPEN_NOT_KNOWN, DataFile, DdlRecord, Manifest, to_json
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.schemas_file import schemas_to_json
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder, dispatch, open_folder, s3
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.errors import LogBroken, LogTaken
+from sidecar.shared.log import manifest as manifest_format
+from sidecar.shared.log import storage
+from sidecar.shared.log.layout import chunk_name, data_name, logged_dumps, manifest_name, retained_name, schemas_name
+from sidecar.shared.log.manifest import OPEN_NOT_KNOWN, DataFile, DdlRecord, Manifest, to_json
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.schemas_file import schemas_to_json
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder, dispatch, open_folder, s3
 from spark_merge.log.read import read_rows, read_schemas
 
 Log = FolderLog | MemoryLog

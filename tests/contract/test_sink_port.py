@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from moto.server import ThreadedMotoServer
 
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder, open_folder, s3
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder, open_folder, s3
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import ENTRY_POINTS
 from spark_merge.sinks.files.reader import read_segments

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
-from sidecar.log.storage import open_folder
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import open_folder
 from spark_merge.port.contract import Sink
-from spark_merge.sinks import chain
-from spark_merge.sinks.chain import CommitChain
+from spark_merge.sinks.kit import chain
+from spark_merge.sinks.kit.chain import CommitChain
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage import writer
 from spark_merge.sinks.storage.options import options_of

@@ -9,15 +9,15 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.codecs.kv import encode_ddl, encode_resolved
-from sidecar.core.model import Change, CommitTs, Envelope, Lane, Message, TableSchema
-from sidecar.errors import MessageUnreadable, TicdcDumpError
-from sidecar.rowcodec.binlog_event import HEAD_BYTES, KIND_AT, MAYBE_REPEATED, pairs
-from sidecar.rowcodec.binlog_fold import folded
-from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
-from sidecar.rowcodec.kv_layout import kv_table_of
-from sidecar.rowcodec.kv_table import KvTable
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.codecs.kv import encode_ddl, encode_resolved
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message, TableSchema
+from sidecar.shared.errors import MessageUnreadable, TicdcDumpError
+from sidecar.shared.rowcodec.binlog_event import HEAD_BYTES, KIND_AT, MAYBE_REPEATED, pairs
+from sidecar.shared.rowcodec.binlog_fold import folded
+from sidecar.shared.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
+from sidecar.shared.rowcodec.kv_layout import kv_table_of
+from sidecar.shared.rowcodec.kv_table import KvTable
 from spark_merge.codecs.decode import binlog
 from tests.fuzz import slow_binlog
 from tests.fuzz.damage import damaged_bytes, damaged_json

@@ -10,13 +10,13 @@ from typing import Any
 
 import cramjam
 
-from sidecar.codecs.compression import SNAPPY_RATIO_MAX, Compression
-from sidecar.codecs.contract import Codec
-from sidecar.codecs.registry import codec_for
-from sidecar.core.model import MARK_TABLE, Change, Envelope, Lane, Message, TableName
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.codecs.compression import SNAPPY_RATIO_MAX, Compression
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.codecs.registry import codec_for
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Envelope, Lane, Message, TableName
+from sidecar.shared.errors import TicdcDumpError
 from spark_merge.codecs.decode.rows import decode
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 from tests.fuzz import slow_canal_json, slow_open_protocol
 from tests.fuzz.damage import damaged_bytes, damaged_json
 from tests.fuzz.seeds import Seeds, seeds

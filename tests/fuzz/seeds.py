@@ -13,9 +13,9 @@ from random import Random
 
 import pyarrow.parquet as pq
 
-from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
-from sidecar.rowcodec.kv_layout import layout_of
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
+from sidecar.shared.rowcodec.kv_layout import layout_of
+from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.binlog_recordings import binlog_recording, frames
 from tests.support.kv_ddl import job_metas, job_rows
 from tests.support.kv_recordings import Entry, kv_recording

@@ -1,6 +1,6 @@
-"""A pump's messages, slowly: the twin of sidecar/codecs/binlog.py over a protobuf reader of its own, and of rowcodec/binlog_fold.py.
+"""A pump's messages, slowly: the twin of sidecar/shared/codecs/binlog.py over a protobuf reader of its own, and of rowcodec/binlog_fold.py.
 
-A row's own slow reader is the product's: sidecar/rowcodec/binlog_row.py.
+A row's own slow reader is the product's: sidecar/shared/rowcodec/binlog_row.py.
 """
 
 from __future__ import annotations

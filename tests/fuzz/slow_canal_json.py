@@ -1,11 +1,11 @@
-"""canal-json, slowly: the twin of sidecar/codecs/canal_json.py and spark_merge/codecs/decode/canal_json.py."""
+"""canal-json, slowly: the twin of sidecar/shared/codecs/canal_json.py and spark_merge/codecs/decode/canal_json.py."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from sidecar.core.model import Column, TableSchema
+from sidecar.shared.model.nouns import Column, TableSchema
 from tests.fuzz.slow_values import Row, Texts, Zone, changes, clean, fields, integer, loaded, number, octets, real, words
 from tests.fuzz.verdict import Refused
 

@@ -1,10 +1,10 @@
-"""DDL jobs, slowly: the twin of sidecar/rowcodec/ddl_job.py. A job says what its JSON says; which jobs count is told here again."""
+"""DDL jobs, slowly: the twin of sidecar/shared/rowcodec/ddl_job.py. A job says what its JSON says; which jobs count is told here again."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, PartitionSwitch
+from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, PartitionSwitch
 from tests.fuzz.slow_values import clean, fields, integer, loaded
 from tests.fuzz.verdict import Refused
 

@@ -1,4 +1,4 @@
-"""open-protocol, slowly: the twin of sidecar/codecs/open_protocol.py and spark_merge/codecs/decode/open_protocol.py."""
+"""open-protocol, slowly: the twin of sidecar/shared/codecs/open_protocol.py and spark_merge/codecs/decode/open_protocol.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from base64 import b64decode, b64encode
 from typing import Any
 
-from sidecar.core.model import Column, TableSchema
+from sidecar.shared.model.nouns import Column, TableSchema
 from tests.fuzz.slow_values import Row, Texts, Zone, changes, clean, fields, integer, loaded, number, octets, real, words
 from tests.fuzz.verdict import Refused
 

@@ -1,4 +1,4 @@
-"""One value to canonical text (sidecar/core/model.py, Kind), and images to changes: as simply as can be, the twin of codecs/decode.
+"""One value to canonical text (sidecar/shared/model/nouns.py, Kind), and images to changes: as simply as can be, the twin of codecs/decode.
 
 `number`, `words` and `octets` take what a protocol has made of its bytes: an int, a text, bytes.
 """
@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from sidecar.core.model import Column, TableSchema
-from spark_merge.codecs.zone import Ambiguous
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.columns.zone import Ambiguous
 from tests.fuzz.verdict import Refused
 
 Texts = tuple[str | None, ...]
@@ -32,7 +32,7 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 
 class Zone(NamedTuple):
-    """As spark_merge.codecs.zone.ServerZone is made: its name, and what is taken of two moments."""
+    """As sidecar.shared.columns.zone.ServerZone is made: its name, and what is taken of two moments."""
 
     name: str = "UTC"
     ambiguous: Ambiguous = "refuse"

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from sidecar.codecs.registry import CARRIERS
-from sidecar.errors import MessageUnreadable
+from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.errors import MessageUnreadable
 from tests.fuzz import binlogs, campaign, json_protocols, key_values, seeds
 from tests.fuzz.campaign import TARGETS, Batch, carried_out, table
 from tests.fuzz.verdict import Counts, Fault, ours

@@ -8,7 +8,7 @@ import sys
 from stamina import instrumentation
 
 import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
-from sidecar.process.descriptors import raise_limit
+from sidecar.shared.process.descriptors import raise_limit
 from tests.hostile.areas import AREAS
 from tests.hostile.attempts import carried_out, table
 

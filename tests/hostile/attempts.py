@@ -11,8 +11,8 @@ from time import monotonic
 
 import grpc
 
-from sidecar.errors import TicdcDumpError
-from sidecar.process.background import Background
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.background import Background
 
 ATTEMPT_S = 120.0
 """Where an attempt says nothing else. An answer comes in milliseconds; the machine may be loaded."""

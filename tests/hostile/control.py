@@ -16,9 +16,9 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
-from sidecar.config import ControlSection, Tls
+from sidecar.shared.config import ControlSection, Tls
 from sidecar.control.answers import REQUEST_BYTES_MAX
-from sidecar.process.listening import check_listening, read_token
+from sidecar.shared.process.listening import check_listening, read_token
 from tests.hostile import predicates
 from tests.hostile.attempts import Area, Attempt, refuses, serves
 from tests.hostile.floods import SERVICE, floods

@@ -15,13 +15,13 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
-from sidecar.errors import TicdcDumpError
-from sidecar.log.manifest import Manifest
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.spill import FileSpill
-from sidecar.log.storage import local, log_folder, open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.log.storage import local, log_folder, open_folder
 from tests.hostile.attempts import Attempt, Fault, Outcome, refuses
 
 PASSES = (
@@ -111,7 +111,7 @@ def _files(path: Path) -> set[Path]:
 BOUNDED = """
 import resource, signal, sys
 from pathlib import Path
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.errors import TicdcDumpError
 from tests.hostile import disks
 log = disks.FolderLog(disks.open_folder(sys.argv[1]))
 log.recover(epoch=1)

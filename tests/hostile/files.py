@@ -17,15 +17,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
-from sidecar.errors import TicdcDumpError
-from sidecar.log.deliveries import LogDeliveries
-from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport
-from sidecar.log.identity import OWN_ID_NAME, claim_log
-from sidecar.log.layout import manifest_name, retained_name
-from sidecar.log.manifest import Manifest, to_json
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport
+from sidecar.shared.log.identity import OWN_ID_NAME, claim_log
+from sidecar.shared.log.layout import manifest_name, retained_name
+from sidecar.shared.log.manifest import Manifest, to_json
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import open_folder
 from spark_merge.log.follow import check_follows, check_has
 from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.port.contract import Accepted

@@ -16,7 +16,7 @@ import grpc
 
 from sidecar.control.security import THREADS
 from sidecar.control.service import WATCHERS_MAX
-from sidecar.process.descriptors import CONNECTIONS_MAX
+from sidecar.shared.process.descriptors import CONNECTIONS_MAX
 from tests.hostile.attempts import Attempt, Fault, Outcome
 from ticdc_dump.v1 import control_pb2 as pb
 

@@ -2,7 +2,7 @@
 everything that others may see: logs, answers of commands, `check`, metrics, keys of etcd, objects of an S3, arguments and environments of
 processes, what their ports answer to a stranger, and files that others may read.
 
-An S3 secret in a URI is in the environment of the worker, by design (sidecar/log/storage/folder.py): there it is not looked for. What is
+An S3 secret in a URI is in the environment of the worker, by design (sidecar/shared/log/storage/folder.py): there it is not looked for. What is
 sent to the worker's ports is garbage of several protocols: nobody here speaks Java.
 """
 
@@ -24,10 +24,10 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from sidecar.adapters.etcd.client import ROOT
-from sidecar.config import SourceSection
-from sidecar.log import storage
-from sidecar.log.delivery_report import DELIVERED_NAME, SPARK_READY, report_from_json
-from sidecar.log.storage import open_folder
+from sidecar.shared.config import SourceSection
+from sidecar.shared.log import storage
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, SPARK_READY, report_from_json
+from sidecar.shared.log.storage import open_folder
 from sidecar.replay.recording import Recording
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome
 from tests.hostile.push_process import ID, put_changefeed
@@ -175,7 +175,7 @@ def opened() -> Iterator[Sequence[Attempt]]:
         s3 = stack.enter_context(S3())
         put_changefeed(etcd, played, sink_uri=f"kafka://root:{SECRETS[SINK]}@127.0.0.1:1/topic?protocol=open-protocol")
         etcd.enable_auth(SECRETS["etcd.password_file"])
-        process = stack.enter_context(_Aside(_settings(folder, etcd, source, s3, ports), folder / "sidecar.log"))
+        process = stack.enter_context(_Aside(_settings(folder, etcd, source, s3, ports), folder / "sidecar.shared.log"))
         target = Target(folder, process, etcd, s3, ports[2])
         _wait(target)
         yield [*_attempts(target)]

@@ -21,8 +21,8 @@ from urllib.request import urlopen
 
 import grpc
 
-from sidecar.config import SourceSection
-from sidecar.core.model import MARK_TABLE
+from sidecar.shared.config import SourceSection
+from sidecar.shared.model.nouns import MARK_TABLE
 from sidecar.feeds.push.credits import SENDERS_MAX
 from sidecar.replay.recording import Recording
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome
@@ -105,7 +105,7 @@ def opened() -> Iterator[Sequence[Attempt]]:
         etcd = stack.enter_context(Etcd(folder / "etcd"))
         source = stack.enter_context(recorded_tidb(played, folder))
         put_changefeed(etcd, played)
-        process = stack.enter_context(Narrow(_settings(folder, etcd, source, ports), folder / "sidecar.log"))
+        process = stack.enter_context(Narrow(_settings(folder, etcd, source, ports), folder / "sidecar.shared.log"))
         target = Target(process, (ports[0], ports[1], ports[2]))
         target.answers(within_s=START_S)
         yield [*_attempts(target)]

@@ -10,10 +10,10 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.log.read import new_manifests
 from tests.hostile.attempts import Attempt, Outcome, outcome_of
 

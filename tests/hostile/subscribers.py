@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import grpc
 
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
-from sidecar.log.identity import name_of
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.identity import name_of
+from sidecar.shared.log.storage import open_folder
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool.keeping import SUBSCRIBERS_MAX
 from spark_merge.sinks.spool.reader import SpoolReader

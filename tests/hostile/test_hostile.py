@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from sidecar.errors import ConfigError
+from sidecar.shared.errors import ConfigError
 from tests.hostile.areas import AREAS
 from tests.hostile.attempts import FAULTS, Area, Attempt, Fault, Outcome, carried_out, outcome_of, refuses, serves, table
 

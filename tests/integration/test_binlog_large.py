@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Lane, Message, Seq
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import open_folder
-from sidecar.rowcodec.binlog_fold import folded
-from sidecar.rowcodec.kv_layout import kv_table_of, layout_of
-from sidecar.rowcodec.kv_table import kv_table
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Seq
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.rowcodec.binlog_fold import folded
+from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of
+from sidecar.shared.rowcodec.kv_table import kv_table
 from spark_merge.codecs.decode.rows import decode
 from tests.lanes import LANE
 from tests.support.binlog_encoder import deleted, inserted, int_handle, transaction, updated

@@ -13,12 +13,12 @@ import pytest
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.binlog.nodes import DRAINERS, OFFLINE
-from sidecar.config import EtcdSection, Tls
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.config import EtcdSection, Tls
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
-from sidecar.process.background import Background
-from sidecar.tikv.pd import PdClient
+from sidecar.shared.process.background import Background
+from sidecar.shared.tikv.pd import PdClient
 from tests.support.binlog_reader import Log, Reader
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.pump_client import client as client_module

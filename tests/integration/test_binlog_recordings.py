@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
-from sidecar.core.canonical import equal_text
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema
-from sidecar.rowcodec.binlog_event import schema_version_of
-from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
-from sidecar.rowcodec.binlog_table import is_older
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
+from sidecar.shared.rowcodec.binlog_event import schema_version_of
+from sidecar.shared.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
+from sidecar.shared.rowcodec.binlog_table import is_older
 from spark_merge.codecs.decode.binlog import decode_events
 from spark_merge.codecs.images import NO_IMAGE
 from tests.lanes import LANE

@@ -11,9 +11,9 @@ from itertools import groupby
 
 import pytest
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.core.sequence import Sequence
-from sidecar.log.spill import MemorySpill
+from sidecar.shared.log.spill import MemorySpill
 from sidecar.replay.feed import Play
 from sidecar.replay.recording import Recording
 from tests.lanes import LANE

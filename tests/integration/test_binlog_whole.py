@@ -25,9 +25,9 @@ import pytest
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.binlog.nodes import DRAINERS
-from sidecar.config import EtcdSection, SourceSection
-from sidecar.core.model import MARK_TABLE
-from sidecar.log.storage import open_folder
+from sidecar.shared.config import EtcdSection, SourceSection
+from sidecar.shared.model.nouns import MARK_TABLE
+from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.verify import verify
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_binlog_pumps import Drainer
@@ -91,7 +91,7 @@ def test_the_files_have_every_committed_transaction_once_whatever_dies(world: Wo
         source = held.enter_context(serving(tidb, folder))
         config = settings(world, source)
         held.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
-        sidecar = held.enter_context(SidecarProcess(config, folder / "sidecar.log"))
+        sidecar = held.enter_context(SidecarProcess(config, folder / "sidecar.shared.log"))
         sidecar.await_status(lambda value: len(value["lanes"]) > 2, timeout_s=PATIENCE_S)
         with Load(tidb, seed=seed):
             sidecar.ask("dumpstart", "--brackets", brackets, "--chunk-rows", "10", "--rows-per-second", "20")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import SinkError
-from sidecar.process.background import Background
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.background import Background
 from spark_merge.sinks.clickhouse import server
 from spark_merge.sinks.clickhouse.server import NO_MEMORY, TOO_MANY_PARTS
 from spark_merge.sinks.registry import leaves, open_sink

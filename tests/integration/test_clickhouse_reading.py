@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Column
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import Column
+from sidecar.shared.errors import SinkError
 from spark_merge.sinks.clickhouse import server as requests
 from spark_merge.sinks.clickhouse.reading import ClickHouseRows
-from spark_merge.sinks.keyed import KeyedPart
+from spark_merge.sinks.kit.keyed import KeyedPart
 from tests.integration.test_clickhouse_types import HARD, VALUES
 from tests.support.clickhouse_place import uri_of
 from tests.support.deliveries import change

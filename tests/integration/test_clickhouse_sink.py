@@ -13,12 +13,12 @@ from threading import Barrier
 
 import pytest
 
-from sidecar.errors import OwnershipLost
+from sidecar.shared.errors import OwnershipLost
 from spark_merge.port.contract import Batch, Outcome, Sink
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
-from spark_merge.sinks.position import Stored
+from spark_merge.sinks.kit.position import Stored
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
 from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of, opened_at_once

@@ -13,8 +13,8 @@ from functools import cache
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, Seq, TableName
-from sidecar.core.progress import DumpState, progress_from_json
+from sidecar.shared.model.nouns import MARK_TABLE, Seq, TableName
+from sidecar.shared.model.progress import DumpState, progress_from_json
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge import table_replay
 from sidecar.replay.judge.rows import Key, Row, equal_rows

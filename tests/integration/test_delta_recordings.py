@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName
-from sidecar.errors import SinkError
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.storage import Folder
 from sidecar.replay.judge.rows import Key, Row, equal_rows
 from spark_merge.sinks.delta.columns import Mode
 from tests.lanes import LANE

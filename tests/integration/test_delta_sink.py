@@ -16,10 +16,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from moto.server import ThreadedMotoServer
 
-from sidecar.core.model import TableName
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
-from sidecar.log.storage import open_folder, s3
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import open_folder, s3
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.sink import DeltaSink
 from spark_merge.sinks.delta.table import Table, transaction_only
@@ -62,7 +62,7 @@ class TestDelta(SinkPort):
         outcomes = Here().run(work)
         successor = story.delivery(segments_max=3)
         with monkeypatch.context() as patch:
-            patch.setattr("spark_merge.sinks.position.PositionKeeper.check", lambda *_: None)
+            patch.setattr("spark_merge.sinks.kit.position.PositionKeeper.check", lambda *_: None)
             with pytest.raises(OwnershipLost):
                 previous.accept(batch, outcomes)
         story.check_beginning()
@@ -84,7 +84,7 @@ class TestDelta(SinkPort):
         assert len(longer.heads) > len(batch.heads)
         written = Here().run(tasks)
         with monkeypatch.context() as patch:
-            patch.setattr("spark_merge.sinks.position.PositionKeeper.check", lambda *_: None)
+            patch.setattr("spark_merge.sinks.kit.position.PositionKeeper.check", lambda *_: None)
             with pytest.raises(OwnershipLost):
                 previous.accept(batch, outcomes)
         with pytest.raises(SinkError, match="from an earlier worker while this batch was written"):
@@ -104,7 +104,7 @@ class TestDelta(SinkPort):
         monkeypatch.setattr(story, "delivery", partial(delivery, segments_max=3))
         shorter, tasks = story.begin(successor)
         with monkeypatch.context() as patch:
-            patch.setattr("spark_merge.sinks.position.PositionKeeper.check", lambda *_: None)
+            patch.setattr("spark_merge.sinks.kit.position.PositionKeeper.check", lambda *_: None)
             with pytest.raises(OwnershipLost):
                 previous.accept(batch, outcomes)
         written = Here().run(tasks)

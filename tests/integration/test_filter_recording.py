@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.core.model import MARK_TABLE, Change, Column, Message, TableName, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, Message, TableName, TableSchema
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import FILTERED
 from sidecar.replay.feed import Play
@@ -28,12 +28,12 @@ from sidecar.replay.judge.rows import Key, Row, rows_by_key
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.rowcodec.kv_table import KvTable, kv_table
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.ticdc.changefeed_info import changefeed
-from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.ticdc.event_filter import DumpScope, FilterRules, LeftOut, RowEvent, Through, ValueExpr, dump_scope
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.shared.ticdc.changefeed_info import changefeed
+from sidecar.shared.ticdc.ddl_rules import DdlRules
+from sidecar.shared.ticdc.event_filter import DumpScope, FilterRules, LeftOut, RowEvent, Through, ValueExpr, dump_scope
 from spark_merge.codecs.decode.rows import decode
 from tests.support.kv_line import Line
 from tests.support.recordings import recording

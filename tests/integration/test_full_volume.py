@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.log.layout import is_manifest, read_manifest
-from sidecar.log.manifest import Manifest
-from sidecar.log.reserve import RESERVE_BYTES, RESERVE_NAME
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.layout import is_manifest, read_manifest
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.reserve import RESERVE_BYTES, RESERVE_NAME
+from sidecar.shared.log.storage import open_folder
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_push_run import PATIENCE_S, put_changefeed, reported_by, sending_all, settings, undisturbed
 from tests.rig.sidecar_process import SidecarProcess
@@ -36,7 +36,7 @@ def test_a_log_volume_that_fills_up_while_the_sink_is_down_needs_nobody(tmp_path
     made = stage("shop", "kv")
     end = made.recording.end_ts
     (push_port,) = free_ports(1)
-    said = tmp_path / "sidecar.log"
+    said = tmp_path / "sidecar.shared.log"
     with (
         small_volume(tmp_path / "log", size=str(RESERVE_BYTES + LOG_BYTES)) as log,
         small_volume(tmp_path / "output", size="64m") as output,

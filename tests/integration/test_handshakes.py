@@ -17,8 +17,8 @@ from typing import Literal
 import grpc
 import pytest
 
-from sidecar.config import ControlSection, PushSection, Tls
-from sidecar.errors import ConfigError
+from sidecar.shared.config import ControlSection, PushSection, Tls
+from sidecar.shared.errors import ConfigError
 from sidecar.feeds.push.puller import PushPuller
 from tests.support.services.tls import Authority, Signed
 from tests.unit.control.serving import Owner, Serving

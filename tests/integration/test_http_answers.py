@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.errors import OwnershipLost, SinkError
+from sidecar.shared.errors import OwnershipLost, SinkError
 from spark_merge.sinks.http import client
 from spark_merge.sinks.http.client import Body, Client, Conflict, Receiver, client_of
 from spark_merge.sinks.registry import open_sink

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.sinks.http import client
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing import histories

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.process.background import Background
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.process.background import Background
 from spark_merge.sinks.http import client
 from spark_merge.sinks.http.client import Client
 from spark_merge.testing import histories

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from sidecar.errors import FeedUnsuitable
-from sidecar.log.storage import open_folder
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import poison, random_history, write_log

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Column
-from sidecar.errors import SinkError
-from spark_merge.sinks.position import PositionKeeper
+from sidecar.shared.model.nouns import Column
+from sidecar.shared.errors import SinkError
+from spark_merge.sinks.kit.position import PositionKeeper
 from tests.support.lake import NAMESPACE, catalog_of
 from tests.support.lake_target import Target, columns
 

@@ -14,9 +14,9 @@ from pyiceberg.expressions import BooleanExpression, EqualTo, IsNull, Reference
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SinkError
-from spark_merge.sinks import held
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from spark_merge.sinks.kit import held
 from spark_merge.sinks.iceberg import partitions, writer
 from spark_merge.sinks.iceberg.partition_rules import partitions_of
 from spark_merge.sinks.registry import misfits, open_sink

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.iceberg.types import Mode
 from tests.lanes import LANE
 from tests.support.lake import uri_of

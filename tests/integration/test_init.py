@@ -17,9 +17,9 @@ import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
-from sidecar.config import read_config
+from sidecar.shared.config import read_config
 from sidecar.preflight.preflight import preflight
-from sidecar.process.checks import CheckOptions, CheckStatus
+from sidecar.shared.process.checks import CheckOptions, CheckStatus
 from sidecar.run.changefeed_watch import read_changefeed
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recorded_cluster

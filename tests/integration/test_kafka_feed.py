@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.core.model import Change, Lane, Seq
-from sidecar.errors import FeedUnsuitable
-from sidecar.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Change, Lane, Seq
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Feed
 from sidecar.replay.feed import RecordingFeed

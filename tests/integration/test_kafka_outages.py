@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import stamina
 
-from sidecar.errors import FeedLost
+from sidecar.shared.errors import FeedLost
 from sidecar.feeds.kafka.reading import POLL_MESSAGES_MAX
 from tests.support.kafka_feeds import Hurried, Open, feeds, lane, new_topic, numbered, poll_for_ever, read
 from tests.support.services.kafka import KafkaBroker

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]  # exported, but not for mypy
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.sinks.kafka import client
 from spark_merge.sinks.kafka.uri import position_topic_of
 from spark_merge.sinks.registry import open_sink

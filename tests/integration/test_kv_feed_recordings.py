@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, Change, Ddl, Message, TableName, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Message, TableName, TableSchema
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording

@@ -13,8 +13,8 @@ from functools import cache
 
 import pytest
 
-from sidecar.rowcodec.kv_row import cells_of, decode_row
-from sidecar.schema.ddl import ColumnSwitch, DdlEvent, Effect
+from sidecar.shared.rowcodec.kv_row import cells_of, decode_row
+from sidecar.shared.schema.ddl import ColumnSwitch, DdlEvent, Effect
 from tests.support.kv_ddl import DdlRecording, ddl_recording
 
 pytestmark = pytest.mark.recordings

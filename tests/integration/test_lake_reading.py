@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from sidecar.core.model import Column, Kind, Seq, TableName
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import Column, Kind, Seq, TableName
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.eras import WAY_OUT
 from spark_merge.port.readable import Readable, newest
 from spark_merge.sinks.delta import reading as delta_reading
@@ -115,7 +115,7 @@ def test_a_table_that_is_a_batch_ahead_is_read_at_the_position(
     story.deliver((None, ("1", "a")), (None, ("2", "b")))
     before = story.sink().look()
     monkeypatch.setattr(delta_reading, "_COMMITS_FIRST", 1)
-    died = "spark_merge.sinks.position.PositionKeeper.accept"
+    died = "spark_merge.sinks.kit.position.PositionKeeper.accept"
     changes = [(("1", "a"), ("1", "z")), (("2", "b"), None), (None, ("3", "c"))]
     ddl, after = "ALTER TABLE orders DROP COLUMN name, ADD COLUMN size INT", table(Column("size", "int"))
     with monkeypatch.context() as patch:

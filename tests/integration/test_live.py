@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.log import storage
-from sidecar.log.layout import is_manifest, read_manifest
-from sidecar.log.manifest import Manifest
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.log import storage
+from sidecar.shared.log.layout import is_manifest, read_manifest
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.storage import open_folder
 from tests.lanes import LANE
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
@@ -166,7 +166,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         rig = stack.enter_context(Rig(tmp_path, protocol=protocol, initial_rows=300))
         config = settings(rig)
         worker = stack.enter_context(MergeWorkerProcess(config, tmp_path / "worker.log"))
-        sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))
+        sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.shared.log"))
         workload = stack.enter_context(rig.workload(writes_per_s=LANE.writes_per_s))
         sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         sidecar.ask("dumpstart", "--chunk-rows", "50", "--rows-per-second", "200")
@@ -179,7 +179,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
             verdict = await_delivered(open_folder(f"{tmp_path}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
         except Exception as error:
             error.add_note("\n".join(disasters.reported))
-            error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
+            error.add_note((tmp_path / "sidecar.shared.log").read_text()[-6000:])
             error.add_note((tmp_path / "worker.log").read_text()[-3000:])
             raise
         assert verdict.ok, (verdict, disasters.reported)
@@ -230,15 +230,15 @@ def test_a_previous_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(
 def test_a_ddl_on_a_source_that_is_no_tidb_stops_the_sidecar_with_everything_below_it_in_the_log(rig: Rig) -> None:
     """Nobody can tell what MariaDB's tables were at the DDL's commit. It stops there again, however often it is started."""
     with ExitStack() as stack:
-        sidecar = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "sidecar.log"))
+        sidecar = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "sidecar.shared.log"))
         sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         with rig.workload(writes_per_s=100) as workload:
             sidecar.await_status(lambda value: int(value["changes"]) > 100, timeout_s=DEADLINE_S)
             workload.stop()
         rig.db.execute("ALTER TABLE shop.orders ADD COLUMN born_late INT")
         for _ in range(2):
-            assert sidecar._running.wait(DEADLINE_S) == 3, sidecar.log.read_text()[-3000:]
-            assert "cannot tell what its tables are after a DDL" in sidecar.log.read_text()
+            assert sidecar._running.wait(DEADLINE_S) == 3, sidecar.shared.log.read_text()[-3000:]
+            assert "cannot tell what its tables are after a DDL" in sidecar.shared.log.read_text()
             last = manifests(rig)[-1]
             assert not last.ddls
             sidecar.start()

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.tidb.read import ChunkReader
+from sidecar.shared.reads.read import ChunkReader
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.core.messages import Brackets, ReadChunk
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SourceChanged
-from sidecar.mysql.account import Account
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.key_ranges import KeySpan
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.mysql.setup import ISOLATION, VARIABLES, same, settings
-from sidecar.process.kept_secrets import keep
+from sidecar.shared.model.messages import Brackets, ReadChunk
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SourceChanged
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.key_ranges import KeySpan
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.mysql.setup import ISOLATION, VARIABLES, same, settings
+from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.readable import RowsRead
-from spark_merge.sinks.keyed import keyed_reading
+from spark_merge.sinks.kit.keyed import keyed_reading
 from spark_merge.sinks.mysql.reading import SqlRows, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import read_table

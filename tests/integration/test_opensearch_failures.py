@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import SinkError
-from sidecar.process.background import Background
-from sidecar.process.kept_secrets import keep
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.kept_secrets import keep
 from spark_merge.sinks.opensearch import client
 from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
 from spark_merge.testing import histories

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Change, TableName, TableSchema
-from sidecar.partition.ids import is_partitioned, partition_ids
+from sidecar.shared.model.nouns import Change, TableName, TableSchema
+from sidecar.shared.partition.ids import is_partitioned, partition_ids
 from spark_merge.codecs.decode.rows import decode
 from tests.integration.test_schema_history_recordings import Recorded
 from tests.unit.decode.log import logged, recorded_changes

@@ -28,13 +28,13 @@ from typer.testing import CliRunner
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.cli.check import EXIT_FAILED, register
-from sidecar.codecs.open_protocol import encode_resolved
-from sidecar.config import read_config
-from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Seq
-from sidecar.log.manifest import Manifest, to_json
-from sidecar.log.storage import open_folder
+from sidecar.shared.codecs.open_protocol import encode_resolved
+from sidecar.shared.config import read_config
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Seq
+from sidecar.shared.log.manifest import Manifest, to_json
+from sidecar.shared.log.storage import open_folder
 from sidecar.preflight.preflight import checks, preflight
-from sidecar.process.checks import CheckOptions, CheckResult, CheckStatus, Result, carried_out
+from sidecar.shared.process.checks import CheckOptions, CheckResult, CheckStatus, Result, carried_out
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from spark_merge.sinks.registry import open_sink
@@ -171,7 +171,7 @@ def test_a_dump_that_runs_is_not_disturbed_and_its_ports_are_ours(stage: Stage) 
     sinks = (f"file://{stage.folder}/running-output?format=jsonl",)
     spark = {"managed": True, "master": "local[1]", "memory": "512m"}
     path = stage.config(log=f"file://{stage.folder}/running-log", sinks=sinks, spark=spark, dump={"chunk_rows": 10})
-    with SidecarProcess(path, stage.folder / "sidecar.log") as sidecar:
+    with SidecarProcess(path, stage.folder / "sidecar.shared.log") as sidecar:
         sidecar.await_status(lambda value: value["merge_worker"] == "running", timeout_s=SPARK_S)
         sidecar.ask("dumpstart", "--rows-per-second", "10")
         sidecar.await_status(lambda value: rows_of(value) > 0, timeout_s=SPARK_S)

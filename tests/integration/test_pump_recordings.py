@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.pump.lost import LostStatus, LostWrite
 from sidecar.pump.record import PREWRITE, binlog_of
 from tests.lanes import LANE

@@ -19,12 +19,12 @@ import grpc
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.config import PushSection, Tls
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedLost
+from sidecar.shared.config import PushSection, Tls
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedLost
 from sidecar.feeds.push.puller import PushPuller
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, rows_of
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, rows_of
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.lanes import LANE
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recording

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.config import SourceSection
-from sidecar.core.model import MARK_TABLE
-from sidecar.log.storage import open_folder
-from sidecar.process.scratch import sweep
+from sidecar.shared.config import SourceSection
+from sidecar.shared.model.nouns import MARK_TABLE
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.process.scratch import sweep
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
@@ -62,7 +62,7 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
     (push_port,) = free_ports(1)
     with Etcd(tmp_path / "etcd") as etcd, recorded_tidb(made.recording, tmp_path) as source:
         put_changefeed(etcd, made.recording)
-        with SidecarProcess(settings(tmp_path, etcd, source, push_port), tmp_path / "sidecar.log") as sidecar:
+        with SidecarProcess(settings(tmp_path, etcd, source, push_port), tmp_path / "sidecar.shared.log") as sidecar:
             with sending_first(made.recording, push_port):
                 sidecar.await_status(lambda value: int(value["resolved_tso"]) >= half, timeout_s=PATIENCE_S)
                 due = Counter(map(reported_by, undisturbed(made)))  # while Spark starts

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import open_folder
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import open_folder
 from spark_merge.port.readable import Readable
 from spark_merge.sinks.files.reading import FilesPart
 from spark_merge.sinks.http.reading import ReceiverPart

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.rowcodec.ddl_job import ddl_job, history_job
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID
-from sidecar.rowcodec.table_info import table_schema
-from sidecar.schema.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, Step, TableInfo
-from sidecar.schema.history import SchemaHistory
-from sidecar.schema.version import Rowless, SchemaSnapshot, TableVersion
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.rowcodec.ddl_job import ddl_job, history_job
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID
+from sidecar.shared.rowcodec.table_info import table_schema
+from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, Step, TableInfo
+from sidecar.shared.schema.history import SchemaHistory
+from sidecar.shared.schema.version import Rowless, SchemaSnapshot, TableVersion
 from tests.support.kv_ddl import job_metas, snapshot
 from tests.support.recordings import recording
 

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from sidecar.core.keyset import Key
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.mysql.key_ranges import KeySpan
-from sidecar.process.kept_secrets import keep as keep_password
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.mysql.key_ranges import KeySpan
+from sidecar.shared.process.kept_secrets import keep as keep_password
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify.source import SqlSource
 from tests.lanes import LANE

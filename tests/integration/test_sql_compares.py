@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.compares import coarser

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.core.model import (
+from sidecar.shared.model.nouns import (
     Column,
     ColumnDefinition,
     IndexDefinition,
@@ -17,7 +17,7 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.mysql.create import Made, make_tables
 from tests.lanes import LANE

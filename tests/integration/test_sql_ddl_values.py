@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema, ts_at
-from sidecar.errors import SinkError, UnsupportedDdl
-from sidecar.log.manifest import DdlRecord
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.roles import Role
-from sidecar.rowcodec.kv_layout import layout_of
-from sidecar.rowcodec.type_cast import KINDS
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema, ts_at
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.rowcodec.kv_layout import layout_of
+from sidecar.shared.rowcodec.type_cast import KINDS
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.port.contract import Head

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.storage import open_folder
-from sidecar.mysql import errors, setup
-from sidecar.mysql.errors import Warned, failure
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.background import Background
-from sidecar.process.kept_secrets import keep
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.mysql import errors, setup
+from sidecar.shared.mysql.errors import Warned, failure
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.mysql import pool, server
 from spark_merge.sinks.mysql.pool import borrowed, given_back
@@ -32,7 +32,7 @@ from spark_merge.sinks.mysql.statements import Puts, SqlTexts
 from spark_merge.sinks.mysql.tables import target_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, SqlWorker
-from spark_merge.sinks.position import OutputState
+from spark_merge.sinks.kit.position import OutputState
 from spark_merge.testing.histories import SEGMENTS, RandomHistory, change_of, rows_of_change, write_log
 from spark_merge.testing.story import Story
 from tests.support.eventually import PATIENCE_S
@@ -135,7 +135,7 @@ def test_a_lock_of_somebody_else_is_waited_for(story: Story, mariadb: MariaDb, m
         waited.set()
         return errors.passes(error, role)
 
-    monkeypatch.setattr("sidecar.mysql.retry.passes", passes)
+    monkeypatch.setattr("sidecar.shared.mysql.retry.passes", passes)
     work = delivering(story)
     assert waited.wait(PATIENCE_S)
     holder.rollback()

@@ -10,10 +10,10 @@ from contextlib import suppress
 import pymysql
 import pytest
 
-from sidecar.core.model import IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
-from sidecar.mysql.errors import Warned
-from sidecar.mysql.session import MysqlSession
-from sidecar.rowcodec.type_cast import TEXT_BYTES, column_type
+from sidecar.shared.model.nouns import IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
+from sidecar.shared.mysql.errors import Warned
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.rowcodec.type_cast import TEXT_BYTES, column_type
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.holds import holding_type, lost

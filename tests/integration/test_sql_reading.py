@@ -9,12 +9,12 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from sidecar.core.keyset import quoted_table
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.mysql.session import MysqlSession
-from sidecar.resultset.packets import BLOCK_BYTES
-from sidecar.sql.text import quoted
+from sidecar.shared.model.keyset import quoted_table
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.resultset.packets import BLOCK_BYTES
+from sidecar.shared.sql.text import quoted
 from spark_merge.sinks.mysql import pool
 from tests.support.eventually import eventually
 from tests.support.read_back import reading_of
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("sql-target")
 
 numbers = itertools.count()
 
-SMALLEST = "sidecar.mysql.key_ranges.PART_ROWS_MIN"
+SMALLEST = "sidecar.shared.mysql.key_ranges.PART_ROWS_MIN"
 ID, V = Column("id", "int", nullable=False), Column("v", "text")
 
 VALUES: dict[Column, tuple[str | None, ...]] = {

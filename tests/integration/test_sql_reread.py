@@ -17,9 +17,9 @@ import typer
 from typer.testing import CliRunner
 
 from sidecar.cli.dump_commands import register
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.messages import Brackets
-from sidecar.core.model import (
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import (
     Change,
     Column,
     ColumnDefinition,
@@ -33,15 +33,15 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.errors import SinkError, UnsupportedDdl
-from sidecar.log.identity import known_id
-from sidecar.log.layout import chunk_name
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.log.identity import known_id
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.delivery.sink_record import SinkId
 from spark_merge.sinks.mysql.sink import NotedDdls, SqlSink

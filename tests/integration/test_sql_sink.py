@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.sinks.mysql.sink import SqlSink
 from spark_merge.testing.places import Place
 from spark_merge.testing.sink_port import SinkPort

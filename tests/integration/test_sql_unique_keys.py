@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.mysql import writer

@@ -24,23 +24,24 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sidecar.adapters.tidb.ranges import slow_reads
-from sidecar.adapters.tidb.read import chunk_select
-from sidecar.adapters.tidb.schema import TidbSchemas, read_facts, read_key
+from sidecar.shared.reads.read import chunk_select
+from sidecar.shared.reads.tables import read_facts, read_key
+from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import MARK_TABLE_DDL, TidbSource, ensure_mark_table
-from sidecar.config import SourceSection
+from sidecar.shared.config import SourceSection
 from sidecar.control.predicate import predicate
-from sidecar.core.chunk import WrittenChunk
-from sidecar.core.keyset import Key
-from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.core.model import MARK_TABLE, MarkKind, TableName
-from sidecar.errors import ConfigError, StorageFull
-from sidecar.log.absent import parted
-from sidecar.mysql.account import Account
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.resultset.packets import read_up_to
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.ticdc.event_filter import Through, dump_scope
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import MARK_TABLE, MarkKind, TableName
+from sidecar.shared.errors import ConfigError, StorageFull
+from sidecar.shared.log.absent import parted
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.resultset.packets import read_up_to
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.shared.ticdc.event_filter import Through, dump_scope
 from tests.lanes import examples
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.mariadb import MariaDb
@@ -454,7 +455,7 @@ class Selects:
 @pytest.fixture
 def selects(monkeypatch: pytest.MonkeyPatch) -> Selects:
     result = Selects()
-    monkeypatch.setattr("sidecar.adapters.tidb.read.read_up_to", result.read)
+    monkeypatch.setattr("sidecar.shared.reads.read.read_up_to", result.read)
     return result
 
 

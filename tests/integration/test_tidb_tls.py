@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import Tls
-from sidecar.errors import ConfigError, SourceError
-from sidecar.mysql.account import Account
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.resultset.packets import read_packets
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import ConfigError, SourceError
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.resultset.packets import read_packets
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.tls import Authority
 

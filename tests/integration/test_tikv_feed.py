@@ -21,16 +21,16 @@ from typing import Any
 import grpc
 import pytest
 
-from sidecar.config import Tls
-from sidecar.core.model import CommitTs, physical_ms
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.config import Tls
+from sidecar.shared.model.nouns import CommitTs, physical_ms
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.tikv import gc as tikv_gc
 from sidecar.feeds.tikv import lock_watch as tikv_lock_watch
 from sidecar.feeds.tikv.puller import TikvPuller
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
-from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, PUT
-from sidecar.tikv.pd import PdClient
-from sidecar.tikv.regions import encoded
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, PUT
+from sidecar.shared.tikv.pd import PdClient
+from sidecar.shared.tikv.regions import encoded
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.tls import Authority
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Row

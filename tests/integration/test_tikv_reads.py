@@ -21,23 +21,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.adapters.tidb.source import CLOSE_WAIT_S, OwnReaders, TidbSource, own_readers
-from sidecar.adapters.tikv.reads import TikvReads
-from sidecar.config import Config, SourceSection, Tls
-from sidecar.core.chunk import WrittenChunk
-from sidecar.core.keyset import Key
-from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, ReadWith, SourceEvent, SourceFailed
-from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.errors import SourceError
+from sidecar.shared.reads.tikv_reads import TikvReads
+from sidecar.shared.config import Config, SourceSection, Tls
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, ReadWith, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.errors import SourceError
 from sidecar.feeds.kv.checks import reads
-from sidecar.log.storage import open_folder
-from sidecar.process.checks import CheckStatus
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.process.checks import CheckStatus
 from sidecar.replay.judge.rows import equal_rows, rows_by_key
-from sidecar.rowcodec.key_values import rows_of
-from sidecar.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
-from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, PREWRITE
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
-from sidecar.tikv import scan as tikv_scan
+from sidecar.shared.rowcodec.key_values import rows_of
+from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, PREWRITE
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.tikv import scan as tikv_scan
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.read_tasks import reading_settings, tasks_here
 from tests.support.recordings import recording
@@ -395,7 +395,7 @@ def test_a_cluster_that_does_not_serve_is_away(stage: Stage) -> None:
 
 
 def test_pd_that_does_not_answer_is_away(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.tikv.pd.TSO_RETRY_S", 1.0)
+    monkeypatch.setattr("sidecar.shared.tikv.pd.TSO_RETRY_S", 1.0)
     for number in (0, 1):
         stage.servers.stop_pd(number)
     failed = stage.read(ORDERS)
@@ -532,7 +532,7 @@ def test_chunks_that_end_for_time_end_behind_a_partition(stage: Stage, monkeypat
 
 
 def test_rows_that_become_wide_come_in_calls_that_fit_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.tikv.channel.MESSAGE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("sidecar.shared.tikv.channel.MESSAGE_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(tikv_scan, "CALL_BYTES", 1 << 18)
     sizes = [20] * 3_000 + [60_000] * 100 + [20] * 500
     log = [LogRow(COMMITTED, rows_of(1).start + number.to_bytes(8, "big"), 1, 2, b"v" * size, b"") for number, size in enumerate(sizes)]

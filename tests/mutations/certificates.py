@@ -6,7 +6,7 @@ from tests.mutations.mutation import Mutation
 
 FOLLOWER = "sidecar/run/certifying.py"
 COLLECTED = "sidecar/run/collecting.py"
-SUMS = "sidecar/log/certificate_sums.py"
+SUMS = "sidecar/shared/log/certificate_sums.py"
 OUTPUT = "spark_merge/sinks/folder/certificates.py"
 CHECKER = "deploy/certificate/check.py"
 OF_LOG = "tests/contract/test_segment_log.py"
@@ -19,35 +19,35 @@ WRITTEN_AGAIN = f"{OF_CHECKER}::test_a_certificate_that_was_written_again_does_n
 CERTIFICATES = [
     Mutation(
         "a manifest has the sum of itself of before",
-        "sidecar/log/segment_log.py::FolderLog.commit",
+        "sidecar/shared/log/segment_log.py::FolderLog.commit",
         "previous, sha256_of(data)",
         "sha256_of(data), previous",
         f"{OF_LOG}::test_each_manifest_has_the_sum_of_the_one_before_it_whoever_wrote_that[local]",
     ),
     Mutation(
         "a next owner does not know the last manifest's sum",
-        "sidecar/log/segment_log.py::FolderLog._last",
+        "sidecar/shared/log/segment_log.py::FolderLog._last",
         "        self._sums = (last.previous, sha256_of(data))\n",
         "",
         f"{OF_LOG}::test_each_manifest_has_the_sum_of_the_one_before_it_whoever_wrote_that[local]",
     ),
     Mutation(
         "a repeated commit has another sum",
-        "sidecar/log/segment_log.py::FolderLog.commit",
+        "sidecar/shared/log/segment_log.py::FolderLog.commit",
         "0 if repeated else ",
         "",
         f"{OF_LOG}::test_a_commit_that_is_repeated_has_the_same_previous_also_after_a_recovery[local]",
     ),
     Mutation(
         "a part of a file is not hashed",
-        "sidecar/log/hashed.py::HashedFile.write",
+        "sidecar/shared/log/hashed.py::HashedFile.write",
         ".update",
         " = hashlib.sha256",
         "tests/unit/log/test_hashed.py::test_the_sum_is_that_of_all_that_was_written",
     ),
     Mutation(
         "a sum of rows has no border between columns",
-        "sidecar/log/row_sums.py::_encoded",
+        "sidecar/shared/log/row_sums.py::_encoded",
         "pair]",
         "pair[1:]]",
         "tests/unit/log/test_row_sums.py::test_other_rows_have_another_sum[a border]",
@@ -96,7 +96,7 @@ CERTIFICATES = [
     ),
     Mutation(
         "a late owner removes a later one's parts",
-        "sidecar/log/certificate_parts.py::remove_parts",
+        "sidecar/shared/log/certificate_parts.py::remove_parts",
         " if part.epoch <= epoch",
         "",
         f"{OF_FOLLOWER}::test_a_late_owner_removes_and_replaces_nothing_of_a_later_ones",
@@ -201,21 +201,21 @@ CERTIFICATES = [
     ),
     Mutation(
         "lines of a segment that is in two parts count twice",
-        "sidecar/log/certificate_parts.py::_lines_of",
+        "sidecar/shared/log/certificate_parts.py::_lines_of",
         "not isinstance(line, OfSegment) or passed is None or line.seq > passed",
         "line",
         f"{OF_CERTIFICATE}::test_of_a_segment_that_is_in_two_parts_the_lines_count_once",
     ),
     Mutation(
         "a gap between parts is not noticed",
-        "sidecar/log/certificate_parts.py::_lines_of",
+        "sidecar/shared/log/certificate_parts.py::_lines_of",
         "> passed + 1",
         "< 0",
         f"{OF_CERTIFICATE}::test_a_gap_between_parts_is_broken",
     ),
     Mutation(
         "certificates of the newest dumps are removed",
-        "sidecar/log/dump_files.py::DumpFiles.remove_old",
+        "sidecar/shared/log/dump_files.py::DumpFiles.remove_old",
         "not in",
         "in",
         f"{OF_CERTIFICATE}::test_the_newest_are_kept",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-LEXER = "sidecar/sql/lexer.py"
+LEXER = "sidecar/shared/sql/lexer.py"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 VALUES = "tests/integration/test_sql_ddl_values.py"
@@ -35,14 +35,14 @@ DDLS = [
     ),
     Mutation(
         "a predicate may hold a comment that some servers read",
-        "sidecar/ticdc/expression.py::FilterExpression.of",
+        "sidecar/shared/ticdc/expression.py::FilterExpression.of",
         "()",
         "().strip('/*')",
         f"{SCENARIO}[expr_of_operators]",
     ),
     Mutation(
         "a text with a comment of its author is taken for TiCDC's",
-        "sidecar/sql/text.py::for_servers",
+        "sidecar/shared/sql/text.py::for_servers",
         "or _COMMENT_OF_AN_AUTHOR.search(token.gap) ",
         "",
         "tests/unit/sql/test_text.py::test_the_text_of_an_author_is_sent_as_it_is",
@@ -63,7 +63,7 @@ DDLS = [
     ),
     Mutation(
         "ADD PARTITION of HASH partitions is taken for one that adds a range",
-        "sidecar/ticdc/ddl_text.py::_OF_TABLES",
+        "sidecar/shared/ticdc/ddl_text.py::_OF_TABLES",
         ').*", _A.REORGANIZE_PARTITION',
         ').*", _A.ADD_TABLE_PARTITION',
         f"{SCENARIO}[ddl_actions]",
@@ -112,7 +112,7 @@ DDLS = [
     ),
     Mutation(
         "MariaDB cuts the digits of a fraction that TiDB rounds",
-        "sidecar/mysql/setup.py::_SQL_MODES",
+        "sidecar/shared/mysql/setup.py::_SQL_MODES",
         ",TIME_ROUND_FRACTIONAL",
         "",
         f"{VALUES}::test_what_a_modify_leaves_is_what_tidb_makes_or_the_ddl_is_refused[datetime(6)]",

@@ -22,14 +22,14 @@ LIVE = "tests/unit/pace/test_live.py::"
 DUMPS = [
     Mutation(
         "a read-ahead serves another range",
-        "sidecar/adapters/tidb/reader.py::TableReader._served",
+        "sidecar/shared/reads/reader.py::TableReader._served",
         " if _range(ahead.command) == _range(command) else None",
         "",
         f"{READ_AHEAD}::test_it_serves_no_other_window_range_or_dump[{{'after': ('200',)}}]",
     ),
     Mutation(
         "a read-ahead serves schemas after it",
-        "sidecar/adapters/tidb/reader.py::TableReader._served",
+        "sidecar/shared/reads/reader.py::TableReader._served",
         " or not self._session.serves(ahead.chunk)",
         "",
         f"{READ_AHEAD}::test_it_serves_nobody_once_the_schemas_are_others",
@@ -113,21 +113,21 @@ DUMPS = [
     ),
     Mutation(
         "a dump of keys has a row for each text that the server takes for its key",
-        "sidecar/adapters/tidb/read.py::_Read.keys",
+        "sidecar/shared/reads/read.py::_Read.keys",
         "one in wanted for one",
         "True for _",
         "tests/integration/test_tidb_source.py::test_of_the_keys_that_were_requested_for_those_without_a_row_stand_first_in_the_file",
     ),
     Mutation(
         "keys that a chunk did not come to are called absent",
-        "sidecar/adapters/tidb/read.py::_Read.keys",
+        "sidecar/shared/reads/read.py::_Read.keys",
         "requested if",
         "command.keys if",
         "tests/unit/adapters/test_tidb_read_bytes.py::test_of_keys_that_a_chunk_did_not_come_to_nothing_is_said[0-0]",
     ),
     Mutation(
         "a row that the changefeed's filter hides is deleted in the sinks",
-        "sidecar/adapters/tidb/read.py::_Read.keys",
+        "sidecar/shared/reads/read.py::_Read.keys",
         "wanted, keys = set(requested), set(there)",
         "shown = [one == '1' for one in result.column(len(schema.columns)).to_pylist()]\n"
         "        wanted, keys = set(requested), {one for one, has in zip(there, shown, strict=True) if has}",
@@ -149,7 +149,7 @@ DUMPS = [
     ),
     Mutation(
         "a table whose rows were exchanged goes on from its cursor",
-        "sidecar/core/schema_step.py::_same_rows",
+        "sidecar/shared/model/schema_step.py::_same_rows",
         " and (ids == ids_now or added_or_dropped)",
         "",
         "tests/unit/core/test_schema_step.py::test_by_id_where_the_source_reports_ids",
@@ -304,7 +304,7 @@ DUMPS = [
     ),
     Mutation(
         "the progress store is the truth, not the log",
-        "sidecar/core/progress.py::newest",
+        "sidecar/shared/model/progress.py::newest",
         "_revision(stored) > _revision(logged)",
         "stored",
         "tests/unit/test_pipeline.py::test_the_log_is_the_truth_unless_the_store_is_newer",

@@ -13,21 +13,21 @@ OF_DAMAGE = "tests/unit/run/test_damaged_files.py::test_what_cannot_be_read_is_k
 GIVEN = [
     Mutation(
         "an id is any text that begins as one",
-        "sidecar/core/model.py::operation_id",
+        "sidecar/shared/model/nouns.py::operation_id",
         "re.fullmatch(",
         "re.match(",
         f"{OF_IDS}::test_no_hostile_text_is_an_id",
     ),
     Mutation(
         "a chunk's path is made of any text",
-        "sidecar/log/layout.py::chunk_name",
+        "sidecar/shared/log/layout.py::chunk_name",
         "operation_id(dump_id)",
         "dump_id",
         f"{OF_IDS}::test_no_hostile_text_is_an_id",
     ),
     Mutation(
         "an id in a verification's file is any text",
-        "sidecar/log/verification.py::StoredId",
+        "sidecar/shared/log/verification.py::StoredId",
         "\\Z",
         "",
         f"{OF_FILES}::test_an_id_in_a_file_is_one",
@@ -48,7 +48,7 @@ GIVEN = [
     ),
     Mutation(
         "a read removes a file that is damaged",
-        "sidecar/log/verification_files.py::_read",
+        "sidecar/shared/log/verification_files.py::_read",
         "raise _damaged(",
         "storage.remove(log, [name])\n        raise _damaged(",
         f"{OF_FILES}::test_a_read_of_a_damaged_file_changes_nothing_and_the_owner_sets_it_aside",

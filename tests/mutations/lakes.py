@@ -18,7 +18,7 @@ LAKE_SINKS = [
     ),
     Mutation(
         "a Delta table takes a file of which it has the first segments",
-        "spark_merge/sinks/held.py::missing",
+        "spark_merge/sinks/kit/held.py::missing",
         "file.first < due",
         "file.last < due",
         "tests/integration/test_delta_sink.py::TestDelta::test_files_of_which_a_previous_owner_has_brought_a_part_are_taken_by_no_table[append]",
@@ -53,7 +53,7 @@ LAKE_SINKS = [
     ),
     Mutation(
         "rows that wait for their file are not bounded",
-        "spark_merge/sinks/held.py::HeldByFile.add",
+        "spark_merge/sinks/kit/held.py::HeldByFile.add",
         "> HELD_BYTES_MAX",
         "< 0",
         "tests/unit/sinks/test_held.py::test_the_largest_becomes_a_file_when_all_are_too_many",

@@ -18,7 +18,7 @@ REPAIRS = [
     ),
     Mutation(
         "an update that is left out may not have changed a key",
-        "sidecar/ticdc/hidden_changes.py::_explanations",
+        "sidecar/shared/ticdc/hidden_changes.py::_explanations",
         "changes_key else",
         "False else",
         f"{OF_HIDDEN}::test_what_a_filter_leaves_out_explains_the_differences_that_it_makes[updates of the key]",
@@ -90,7 +90,7 @@ REPAIRS = [
     ),
     Mutation(
         "one table that could not be compared stops the repair of all",
-        "sidecar/log/verification.py::_COMPARED",
+        "sidecar/shared/log/verification.py::_COMPARED",
         ", CheckState.FAILED",
         "",
         f"{OF_REPAIRING}::test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others",
@@ -112,7 +112,7 @@ REPAIRS = [
     ),
     Mutation(
         "an upgrade begins repairs that 0.4 had refused",
-        "sidecar/log/verification.py::VerifyRequest.is_to_repair",
+        "sidecar/shared/log/verification.py::VerifyRequest.is_to_repair",
         " and (self.partly or result.state is CheckState.DIFFERENT)",
         "",
         f"{OF_REPAIRING}::test_an_upgrade_repairs_nothing_that_an_earlier_version_has_refused_to_repair",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-SETUP, OF_SETUP = "sidecar/mysql/setup.py", "tests/unit/mysql/test_setup.py"
+SETUP, OF_SETUP = "sidecar/shared/mysql/setup.py", "tests/unit/mysql/test_setup.py"
 
 SESSIONS = [
     Mutation(
@@ -31,7 +31,7 @@ SESSIONS = [
     ),
     Mutation(
         "what a DDL took from the source is an error as any other",
-        "sidecar/mysql/errors.py::failure",
+        "sidecar/shared/mysql/errors.py::failure",
         "SourceChanged if code in NOT_THERE else ",
         "",
         "tests/unit/mysql/test_errors.py::test_what_a_ddl_took_from_the_source_is_an_error_of_its_own[1054]",

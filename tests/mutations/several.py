@@ -15,7 +15,7 @@ SEVERAL = [
     Mutation("a request without an id is for the first dump", f"{DUMPS_PY}::Dumps._intended", "len(dumps) > 1", "False", SCENARIO),
     Mutation(
         "a request without an id is for a dump that is over",
-        "sidecar/core/progress.py::intended_without_id",
+        "sidecar/shared/model/progress.py::intended_without_id",
         "[dump for dump in dumps if dump.state not in OVER] or list(dumps[-1:]",
         "list(dumps",
         SERVICE + "test_a_resume_that_is_made_again_does_not_resume_another_dump_that_has_failed",
@@ -82,7 +82,7 @@ SEVERAL = [
     ),
     Mutation(
         "the older copy knows which dumps there are",
-        "sidecar/core/progress.py::newest",
+        "sidecar/shared/model/progress.py::newest",
         "stored, logged) if _revision(stored) > _revision(logged) else (",
         "",
         "tests/unit/core/test_progress.py::test_the_copy_with_the_newest_change_knows_which_dumps_there_are",

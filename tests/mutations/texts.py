@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-SQL_TEXT = "sidecar/sql/text.py"
+SQL_TEXT = "sidecar/shared/sql/text.py"
 OF_NAMES = "tests/unit/sinks/test_names_apart.py"
 OF_SQL_TEXT = "tests/unit/sql/test_text.py"
 
@@ -81,14 +81,14 @@ TEXTS = [
     ),
     Mutation(
         "a year of two digits is of the first century",
-        "sidecar/rowcodec/type_cast.py::_year",
+        "sidecar/shared/rowcodec/type_cast.py::_year",
         "2000 if number < _CENTURY_TURNS else 1900",
         "0",
         "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
     ),
     Mutation(
         "the default of a CHAR keeps its spaces",
-        "sidecar/rowcodec/type_cast.py::_text",
+        "sidecar/shared/rowcodec/type_cast.py::_text",
         '.rstrip(" ") if kind.name == "char" else text',
         "",
         "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
@@ -186,7 +186,7 @@ TEXTS = [
     ),
     Mutation(
         "the log does not have whether the cluster has new collations",
-        "sidecar/log/schemas_file.py::_definition_fields",
+        "sidecar/shared/log/schemas_file.py::_definition_fields",
         "if definition.new_collation else",
         "if definition.columns else",
         "tests/unit/log/test_manifest.py::test_a_cluster_without_new_collations_is_all_that_is_written_of_them",
@@ -235,7 +235,7 @@ TEXTS = [
     ),
     Mutation(
         "a lake takes the rows of a name's earlier table for those of a swap's",
-        "spark_merge/sinks/table_ddl.py::_way_out",
+        "spark_merge/sinks/kit/table_ddl.py::_way_out",
         "new in there or ",
         "False and ",
         "tests/contract/test_renamed_tables.py::test_the_rows_at_the_end_are_tidbs[delta merge-gh_ost]",

@@ -455,7 +455,7 @@ VERIFYING = [
     ),
     Mutation(
         "a verification that its process dies of is begun again for ever",
-        "sidecar/log/verification_state.py::Beginnings.given_up",
+        "sidecar/shared/log/verification_state.py::Beginnings.given_up",
         "> DEATHS_MAX",
         "< 0",
         "tests/unit/verify/test_process.py::"
@@ -470,14 +470,14 @@ VERIFYING = [
     ),
     Mutation(
         "a container has the cores of its machine",
-        "sidecar/process/limits.py::limits",
+        "sidecar/shared/process/limits.py::limits",
         ", *(max(1, ceil(each)) for each in _cpus_of_groups(root))",
         "",
         "tests/unit/test_limits.py::test_the_least_of_the_machine_and_of_each_group_counts",
     ),
     Mutation(
         "a container has the memory of its machine",
-        "sidecar/process/limits.py::limits",
+        "sidecar/shared/process/limits.py::limits",
         ", *_memory_of_groups(root)",
         "",
         "tests/unit/test_limits.py::test_the_least_of_the_machine_and_of_each_group_counts",
@@ -596,21 +596,21 @@ VERIFYING = [
     ),
     Mutation(
         "a slice has all rows that are left",
-        "sidecar/mysql/key_ranges.py::walk",
+        "sidecar/shared/mysql/key_ranges.py::walk",
         "[:ranges_max]",
         "",
         f"{OF_SLICES}::test_slices_have_each_row_once_beside_writes[one number]",
     ),
     Mutation(
         "a slice ends at its upper bound only if it is the table's last one",
-        "sidecar/mysql/key_ranges.py::_walked",
+        "sidecar/shared/mysql/key_ranges.py::_walked",
         "within.upper or ",
         "",
         f"{OF_SLICES}::test_a_slice_within_bounds_has_their_rows[one number]",
     ),
     Mutation(
         "bounds of another key fail the slice",
-        "sidecar/mysql/key_ranges.py::walk",
+        "sidecar/shared/mysql/key_ranges.py::walk",
         "within = KeySpan()",
         "raise",
         f"{OF_SLICES}::test_bounds_that_a_key_cannot_have_any_more_bound_nothing[one number]",
@@ -785,14 +785,14 @@ VERIFYING = [
     ),
     Mutation(
         "a verification that dies in two places in turn is begun again for ever",
-        "sidecar/log/verification_state.py::Beginnings.given_up",
+        "sidecar/shared/log/verification_state.py::Beginnings.given_up",
         "> DEATHS_IN_ALL_MAX",
         "< 0",
         "tests/unit/log/test_verification_files.py::test_the_deaths_of_a_verification_are_bounded_at_one_place_and_in_all",
     ),
     Mutation(
         "a late owner's cycle is the one that counts",
-        "sidecar/log/owned.py::latest",
+        "sidecar/shared/log/owned.py::latest",
         "max(",
         "min(",
         f"{OF_TERM}::test_the_repair_of_a_late_owner_is_not_the_one_that_runs",
@@ -806,14 +806,14 @@ VERIFYING = [
     ),
     Mutation(
         "a whole report is decoded each second",
-        "sidecar/log/verification_files.py::read_state",
+        "sidecar/shared/log/verification_files.py::read_state",
         "is not None",
         "is None",
         f"{OF_TERM}::test_a_report_is_not_decoded_while_its_verification_runs",
     ),
     Mutation(
         "time left goes by tables",
-        "sidecar/log/verification_state.py::share_done",
+        "sidecar/shared/log/verification_state.py::share_done",
         "max(one.rows_total or usual, one.rows, TABLE_ROWS_MIN)",
         "1.0",
         "tests/unit/log/test_verification_state.py::test_time_left_goes_by_rows_and_ranges_and_not_by_tables",
@@ -827,7 +827,7 @@ VERIFYING = [
     ),
     Mutation(
         "the cycle is removed with the files of old verifications",
-        "sidecar/log/verification_files.py::remove_others",
+        "sidecar/shared/log/verification_files.py::remove_others",
         ' if name.count("/") > 1',
         "",
         f"{OF_CONTINUOUS}::test_files_of_old_verifications_are_removed_and_the_cycle_is_not",

@@ -9,7 +9,7 @@ BUILD, REPORTING, FOLLOWER = "sidecar/report/build.py", "sidecar/run/dump_report
 COLLECTED, SERVICE, FILES, WORKER = (
     "sidecar/run/collecting.py",
     "sidecar/control/service.py",
-    "sidecar/log/dump_files.py",
+    "sidecar/shared/log/dump_files.py",
     "sidecar/run/own_worker.py",
 )
 OF_SAMPLES, OF_CHUNKS, OF_DRAWING = (

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.config import DumpSection
+from sidecar.shared.config import DumpSection
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
 from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredSegment
@@ -48,7 +48,7 @@ class Ours:
             dump=dump,
             spark={"managed": not slow_job_s},
         )
-        self._sidecar = SidecarProcess(config, rig.folder / "sidecar.log")
+        self._sidecar = SidecarProcess(config, rig.folder / "sidecar.shared.log")
         self._worker = MergeWorkerProcess(config, rig.folder / "worker.log", slow_job_s=slow_job_s) if slow_job_s else None
         self._changefeed = pb.Changefeed(id=self._sidecar.changefeed_id)
         self._requested = False

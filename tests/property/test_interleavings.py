@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Change, Lane, Rank
+from sidecar.shared.model.nouns import Change, Lane, Rank
 from tests.support.changes import accept, put, release, resolved, sequence
 
 LANES = ("a", "b", "c")

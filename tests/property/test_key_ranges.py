@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.keyset import Key, KeyColumn, ReadKey, between
-from sidecar.core.model import Column, Kind, TableName
+from sidecar.shared.model.keyset import Key, KeyColumn, ReadKey, between
+from sidecar.shared.model.nouns import Column, Kind, TableName
 from tests.lanes import examples
 
 _KINDS: dict[Kind, tuple[str, list[str]]] = {

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.model import CommitTs
-from sidecar.rowcodec.key_values import KeyRange, KvEntry
-from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK, RegionMatcher
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK, RegionMatcher
 from tests.lanes import examples
 
 RANGE = KeyRange(b"a", b"z")

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.ticdc.dispatch import Hashing, PartitionRule
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import partitions
 from tests.lanes import examples

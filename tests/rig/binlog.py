@@ -20,7 +20,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import FormatDescriptionEvent, MariadbGtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from tests.rig.changes import Change
 from tests.rig.columns import Table, TableColumn, read_tables
 from tests.rig.heartbeat import HEARTBEAT_TABLE

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.core.model import Column, Kind, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 
 _TYPE_CODES = {
     "tinyint": 1, "smallint": 2, "int": 3, "float": 4, "double": 5, "timestamp": 7, "bigint": 8, "mediumint": 9, "date": 10,

@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 from stamina import instrumentation
 
-from sidecar.core.model import CommitTs, OperationId, TableName
-from sidecar.log.dump_files import REPORTS
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, OperationId, TableName
+from sidecar.shared.log.dump_files import REPORTS
+from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.rows import Key, Row, rows_by_key
 from tests.rig.rig import CONSOLE_TOKEN, Rig
 from tests.rig.sidecar_process import SidecarProcess
@@ -57,7 +57,7 @@ def _demo(folder: Path) -> int:
     with Rig(folder, initial_rows=INITIAL_ROWS) as rig, _Updates(rig) as updates:
         config = rig.sidecar_config(sinks=_sinks(rig, folder), log=f"file://{folder}/log", console={"listen": f"127.0.0.1:{port}"})
         _say("$ ticdc-dump run --config sidecar.toml")
-        with SidecarProcess(config, folder / "sidecar.log") as sidecar:
+        with SidecarProcess(config, folder / "sidecar.shared.log") as sidecar:
             sidecar.await_status(lambda value: value["merge_worker"] == "running", timeout_s=DEADLINE_S)
             _run(sidecar, "dumpstart", "--chunk-rows", str(CHUNK_ROWS), "--rows-per-second", str(ROWS_PER_S))
             sidecar.await_status(lambda value: _rows(value) >= 300, timeout_s=DEADLINE_S)

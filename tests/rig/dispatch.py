@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 from zlib import crc32
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from tests.rig.columns import Table
 from tests.rig.row_image import Image
 

@@ -6,7 +6,7 @@ server. The changefeed's filter leaves its schema out.
 
 from __future__ import annotations
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 
 HEARTBEAT_TABLE = TableName("rig_heartbeat", "beat")
 

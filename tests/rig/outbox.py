@@ -12,7 +12,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from tests.rig import canal_json, open_protocol
 from tests.rig.binlog import Ddl
 from tests.rig.changes import Change

@@ -28,7 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from tests.rig.binlog import Ddl, KnownTables, MySqlAddress, Transaction, transactions
 from tests.rig.changes import net_changes
 from tests.rig.columns import read_tables

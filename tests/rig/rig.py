@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
 from tests.rig import changefeed
 from tests.rig.binlog import MySqlAddress
 from tests.rig.dispatch import Dispatcher, matches

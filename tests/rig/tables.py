@@ -13,7 +13,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from sidecar.core.model import MARK_TABLE
+from sidecar.shared.model.nouns import MARK_TABLE
 from tests.rig.columns import TableColumn
 
 SCHEMA = "shop"

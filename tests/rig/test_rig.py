@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import read_config
-from sidecar.core.model import MARK_TABLE, Change, Ddl, Lane, Resolved
-from sidecar.ticdc.changefeed import ChangefeedName
-from sidecar.ticdc.changefeed_info import changefeed as read_changefeed
-from sidecar.ticdc.changefeed_info import codec_of, kafka_place
+from sidecar.shared.config import read_config
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Lane, Resolved
+from sidecar.shared.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.changefeed_info import changefeed as read_changefeed
+from sidecar.shared.ticdc.changefeed_info import codec_of, kafka_place
 from tests.rig import changefeed
 from tests.rig.dispatch import Dispatcher
 from tests.rig.reading import envelopes, read_messages, replayed

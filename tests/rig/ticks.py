@@ -16,8 +16,8 @@ from threading import Event
 from types import TracebackType
 from typing import Self
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.process.background import Background
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.process.background import Background
 from tests.rig.binlog import MySqlAddress
 from tests.rig.tables import SCHEMA
 from tests.rig.workload import connect

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pymysql
 from pymysql.converters import encoders
 
-from sidecar.core.model import Column, CommitTs, TableName, TableSchema
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
+from sidecar.shared.log.storage import Folder
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.replay.judge.verify import VerifyVerdict, verify
 from spark_merge.sinks.files.reader import read_segments

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 
 import pymysql
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from tests.rig.binlog import MySqlAddress
 from tests.rig.columns import Table, read_tables
 from tests.rig.tables import SCHEMA, TABLES, RigTable, random_value

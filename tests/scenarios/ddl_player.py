@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sidecar.errors import UnsupportedDdl
-from sidecar.mysql.flavour import Flavour
-from sidecar.ticdc.ddl_text import action_of, keeps_rows
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.ticdc.ddl_text import action_of, keeps_rows
 from spark_merge.ddl.names import changed_tables, places
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import Partitions, Statement, StatementKind

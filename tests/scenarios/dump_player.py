@@ -24,11 +24,11 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
 from sidecar.core.marks import DUMP_ID_LENGTH, mark_uuid
-from sidecar.core.messages import (
+from sidecar.shared.model.messages import (
     Brackets,
     ChunkMisfit,
     ChunkRead,
@@ -50,10 +50,10 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
-from sidecar.core.progress import Progress, Span, TableProgress, progress_from_json
-from sidecar.core.schema_step import SchemaFate, TableStep
-from sidecar.errors import RefusedRequest, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind, Seq, TableName
+from sidecar.shared.model.progress import Progress, Span, TableProgress, progress_from_json
+from sidecar.shared.model.schema_step import SchemaFate, TableStep
+from sidecar.shared.errors import RefusedRequest, TicdcDumpError
 
 CHANGEFEED = "cf"
 ROW_BYTES = 10

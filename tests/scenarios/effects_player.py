@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sidecar.core.model import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
-from sidecar.errors import SinkError, UnsupportedDdl
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.mysql.flavour import Flavour
-from sidecar.rowcodec.kv_layout import layout_of
+from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.rowcodec.kv_layout import layout_of
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed
@@ -45,7 +45,7 @@ from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.sqlite import tables as sqlite
-from spark_merge.sinks.table_ddl import checked_effects
+from spark_merge.sinks.kit.table_ddl import checked_effects
 from tests.support.kv_encoder import NOT_NULL, info
 from tests.support.kv_encoder import column as kv_column
 from tests.support.sql_target import AsInTheLog

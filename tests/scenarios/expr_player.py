@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 
 from sidecar.control.predicate import predicate
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, RefusedRequest
-from sidecar.ticdc.event_filter import ValueExpr
-from sidecar.ticdc.expression import FilterExpression, NotAnExpression
-from sidecar.ticdc.value_expr import Columns, check_form, compiled_test
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable, RefusedRequest
+from sidecar.shared.ticdc.event_filter import ValueExpr
+from sidecar.shared.ticdc.expression import FilterExpression, NotAnExpression
+from sidecar.shared.ticdc.value_expr import Columns, check_form, compiled_test
 
 SCHEMA = TableSchema(
     TableName("shop", "orders"),

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from sidecar.errors import UnsupportedDdl
-from sidecar.sql.lexer import SqlToken, tokens
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.sql.lexer import SqlToken, tokens
 from spark_merge.ddl.tokens import FEATURES, ddl_tokens
 
 _PICTURES = {0x2400 + char: char for char in range(32)}

@@ -21,17 +21,17 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.messages import Brackets
-from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.errors import LogTaken, OwnershipLost
-from sidecar.log import storage
-from sidecar.log.dumps_file import TABLES_MIN
-from sidecar.log.layout import chunk_name, data_name, files_of, logged_schemas, manifest_name, shared_files_of
-from sidecar.log.manifest import Manifest, from_json
-from sidecar.log.segment_log import FolderLog, listed
-from sidecar.log.storage import Folder, dispatch, open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.errors import LogTaken, OwnershipLost
+from sidecar.shared.log import storage
+from sidecar.shared.log.dumps_file import TABLES_MIN
+from sidecar.shared.log.layout import chunk_name, data_name, files_of, logged_schemas, manifest_name, shared_files_of
+from sidecar.shared.log.manifest import Manifest, from_json
+from sidecar.shared.log.segment_log import FolderLog, listed
+from sidecar.shared.log.storage import Folder, dispatch, open_folder
 
 TABLE = TableName("shop", "orders")
 LAYOUTS = 3

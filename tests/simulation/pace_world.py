@@ -14,10 +14,10 @@ from random import Random
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.core.chunk import ChunkFile
+from sidecar.shared.model.chunk import ChunkFile
 from sidecar.core.dump_start import DumpLimits
-from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, Pace, ReadChunk, Request, SendMark, SourceEvent, StartDump
-from sidecar.core.model import (
+from sidecar.shared.model.messages import Brackets, ChunkRead, Command, MarkSent, Pace, ReadChunk, Request, SendMark, SourceEvent, StartDump
+from sidecar.shared.model.nouns import (
     MARK_TABLE,
     Change,
     Column,
@@ -35,13 +35,13 @@ from sidecar.core.model import (
     TableSchema,
     ts_at,
 )
-from sidecar.core.progress import DumpState, Progress
+from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.core.sequence import NO_TS, SPARE_TS
-from sidecar.errors import RefusedRequest
-from sidecar.log.layout import chunk_name
-from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.log.spill import MemorySpill
-from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, ReportTimes, SinkDelivery
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.sink_delivery import BATCHES_KEPT, BatchDone, ReportTimes, SinkDelivery
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 

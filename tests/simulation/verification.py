@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from sidecar.adapters.memory.log import MemoryLog
-from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
+from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.core.sequence import NO_TS
 from spark_merge.delivery.complete import received
 from tests.simulation.output import Output, rows_of

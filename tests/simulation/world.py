@@ -21,10 +21,10 @@ from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.adapters.tidb.source import MarkRow
-from sidecar.codecs.canal_json import CanalJson
-from sidecar.core.chunk import ChunkFile
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.model.chunk import ChunkFile
 from sidecar.core.dump_start import UNLIMITED, DumpLimits, DumpRoom
-from sidecar.core.messages import (
+from sidecar.shared.model.messages import (
     Brackets,
     ChunkLost,
     ChunkRead,
@@ -42,13 +42,13 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import OperationId, TableName, TableSchema
-from sidecar.core.progress import OVER, DumpState, Progress
-from sidecar.errors import MarkRowTaken, RefusedRequest
-from sidecar.log import dumps_file
-from sidecar.log.absent import with_absent
-from sidecar.log.spill import MemorySpill
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.model.nouns import OperationId, TableName, TableSchema
+from sidecar.shared.model.progress import OVER, DumpState, Progress
+from sidecar.shared.errors import MarkRowTaken, RefusedRequest
+from sidecar.shared.log import dumps_file
+from sidecar.shared.log.absent import with_absent
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.mysql.session import MysqlSession
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import OperationHistory
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress

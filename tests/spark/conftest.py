@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.storage import open_folder
 from spark_merge.worker.job import session
 
 S3_KEYS = "access-key=k&secret-access-key=s"

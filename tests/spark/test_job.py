@@ -14,11 +14,11 @@ from time import monotonic, sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import LogBroken, SinkError, SparkLost
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.log.storage import Folder, open_folder
-from sidecar.process.background import Background
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import LogBroken, SinkError, SparkLost
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.process.background import Background
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.cut import BatchLimits, cut
 from spark_merge.port.contract import Batch, Head, Outcome, Portion, Sink, Task, Writer
@@ -287,7 +287,7 @@ def test_ddls_of_a_segment_reach_the_sink(spark: SparkSession, tmp_path: Path) -
             seen.extend(batch.heads)
             super().accept(batch, outcomes)
 
-    from sidecar.log.segment_log import FolderLog
+    from sidecar.shared.log.segment_log import FolderLog
 
     log = FolderLog(local(tmp_path / "log"))
     log.recover(epoch=1)

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.log.storage import Folder
+from sidecar.shared.log.storage import Folder
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.merge.cut import BatchLimits

@@ -15,13 +15,13 @@ from time import monotonic, sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import CommitTs, Lane, Seq, TableName
-from sidecar.log import layout
-from sidecar.log.deliveries import LogDeliveries
-from sidecar.log.delivery_report import DeliveryReport
-from sidecar.log.identity import known_id, name_of
-from sidecar.log.skips import Skip, skip_row
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
+from sidecar.shared.log import layout
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.log.identity import known_id, name_of
+from sidecar.shared.log.skips import Skip, skip_row
+from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from sidecar.run.gauge import _error_of

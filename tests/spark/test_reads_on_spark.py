@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.chunk import ChunkFile
-from sidecar.core.model import MARK_TABLE, CommitTs, Seq, TableName
-from sidecar.log.storage import Folder, list_names, open_folder
+from sidecar.shared.model.chunk import ChunkFile
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName
+from sidecar.shared.log.storage import Folder, list_names, open_folder
 from spark_merge.log.read import new_manifests
 from spark_merge.sinks.files.reader import read_output
 from tests.lanes import LANE
@@ -230,7 +230,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 etcd={"lease_s": LEASE_S},
             )
             config.write_text(config.read_text().replace("[log]\n", "[log]\nretain = false\n"))
-            with SidecarProcess(config, folder / "sidecar.log") as sidecar:
+            with SidecarProcess(config, folder / "sidecar.shared.log") as sidecar:
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
                 yield Story(rig, storage, cluster, sidecar)
 
@@ -245,7 +245,7 @@ def live(story: Story) -> Iterator[None]:
             assert workload.stop().rows > 0
         story.check(after=before)
     except Exception as error:
-        error.add_note((story.rig.folder / "sidecar.log").read_text()[-6000:])
+        error.add_note((story.rig.folder / "sidecar.shared.log").read_text()[-6000:])
         raise
 
 

@@ -10,8 +10,8 @@ import grpc
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import TableName
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.verify import replay
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import TableName
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.log.storage import open_folder
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from spark_merge.delivery.places import WORKER_ROWS

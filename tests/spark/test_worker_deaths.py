@@ -15,10 +15,10 @@ from time import monotonic, sleep
 
 import pytest
 
-from sidecar.core.model import Seq
-from sidecar.log.deliveries import LogDeliveries
-from sidecar.log.delivery_report import DeliveryReport
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log, written
@@ -31,7 +31,7 @@ DEADLINE_S = 600.0
 DIES_ONCE = """
 import sys, threading, time
 from pathlib import Path
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.delivery.watchdog import Watchdog
 from spark_merge.sinks.files.writer import FileWriter
@@ -89,7 +89,7 @@ def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_pat
 
 RUNS = """
 import sys
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.worker.worker import Worker, WorkerSettings
 

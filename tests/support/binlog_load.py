@@ -11,7 +11,7 @@ from threading import Event
 from types import TracebackType
 from typing import Self
 
-from sidecar.process.background import Background
+from sidecar.shared.process.background import Background
 from tests.support.binlog_tables import KEYS, NAMES, NOKEY, Row, made_row
 from tests.support.binlog_tidb import BinlogTidb, Fate, Place, Written
 from tests.support.eventually import PATIENCE_S

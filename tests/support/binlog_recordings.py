@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Lane, Message, PreviousLayout, TableName, TableSchema
-from sidecar.rowcodec.binlog_fold import folded
-from sidecar.rowcodec.kv_layout import kv_table_of, layout_of
-from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, PreviousLayout, TableName, TableSchema
+from sidecar.shared.rowcodec.binlog_fold import folded
+from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.recordings import recording, whole_set
 from ticdc_dump.binlog.binlog_pb2 import Binlog
 

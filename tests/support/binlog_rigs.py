@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.binlog.feed import BinlogFeed, Pumps
 from sidecar.feeds.binlog.jobs import BinlogJobs
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams

@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from sidecar.core.model import MARK_TABLE, TableName
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.model.nouns import MARK_TABLE, TableName
+from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support import binlog_encoder as encoder
 from tests.support.kv_encoder import TYPES, Plain
 from tests.support.recordings import recording

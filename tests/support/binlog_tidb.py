@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sidecar.core.model import CommitTs, TableName, TableSchema, ts_at
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, ts_at
 from tests.support.binlog_encoder import Event, prewrite_value
 from tests.support.binlog_tables import Key, Row, Table, tables
 from tests.support.eventually import PATIENCE_S

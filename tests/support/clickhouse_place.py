@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.clickhouse.server import identifier
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS

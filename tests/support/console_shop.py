@@ -13,15 +13,15 @@ from random import Random
 from typing import Any
 
 from sidecar.control.status import LaneStatus, SidecarStatus
-from sidecar.core.messages import Asker, Brackets, Pace
-from sidecar.core.model import CommitTs, Lane, OperationId, Seq, TableName, ts_at
-from sidecar.core.progress import DumpState, Progress, Span, TableProgress
+from sidecar.shared.model.messages import Asker, Brackets, Pace
+from sidecar.shared.model.nouns import CommitTs, Lane, OperationId, Seq, TableName, ts_at
+from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.log import storage
-from sidecar.log.certificate_parts import SampleLine, SinkSample
-from sidecar.log.dump_files import CERTIFICATES, REPORTS
-from sidecar.log.storage import open_folder
-from sidecar.log.verification import (
+from sidecar.shared.log import storage
+from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
+from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.log.verification import (
     CheckState,
     RepairReport,
     RequestedTable,
@@ -33,7 +33,7 @@ from sidecar.log.verification import (
     VerifyRequest,
 )
 from sidecar.pace.controller import SinkState
-from sidecar.pace.sinks import SinkTables
+from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.ports import SlowReads, TableEstimate
 from sidecar.report.chunks import DumpedChunk
 from tests.support.console import ServedConsole, Shown, console_of

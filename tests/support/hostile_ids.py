@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sidecar.log import storage
-from sidecar.log.verification import differences_name, report_name
+from sidecar.shared.log import storage
+from sidecar.shared.log.verification import differences_name, report_name
 from tests.unit.control.serving import Owner
 from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
 

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sidecar.codecs.registry import codec_for
-from sidecar.core.model import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
+from sidecar.shared.codecs.registry import codec_for
+from sidecar.shared.model.nouns import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from sidecar.replay.judge.rows import Key, Row
 from sidecar.replay.tables import logged
 from spark_merge.codecs.decode.rows import decode

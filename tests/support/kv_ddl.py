@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Message, TableName, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Message, TableName, TableSchema
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
-from sidecar.rowcodec.ddl_job import ddl_job
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID
-from sidecar.rowcodec.kv_key import record_key
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.rowcodec.kv_table import KvTable, kv_table
-from sidecar.schema.ddl import DdlEvent, DdlJob, Step, TableInfo
-from sidecar.schema.history import SchemaHistory
-from sidecar.schema.version import SchemaSnapshot, TableVersion
+from sidecar.shared.rowcodec.ddl_job import ddl_job
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID
+from sidecar.shared.rowcodec.kv_key import record_key
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.schema.ddl import DdlEvent, DdlJob, Step, TableInfo
+from sidecar.shared.schema.history import SchemaHistory
+from sidecar.shared.schema.version import SchemaSnapshot, TableVersion
 from spark_merge.codecs.decode.rows import decode
 from tests.support.recordings import recording
 

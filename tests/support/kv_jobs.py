@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KvEntry
-from sidecar.rowcodec.kv_layout import KvSnapshot
-from sidecar.rowcodec.kv_table import kv_table
-from sidecar.schema.ddl import Action, DdlJob, PartitionSwitch
-from sidecar.schema.version import SchemaSnapshot
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KvEntry
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot
+from sidecar.shared.rowcodec.kv_table import kv_table
+from sidecar.shared.schema.ddl import Action, DdlJob, PartitionSwitch
+from sidecar.shared.schema.version import SchemaSnapshot
 from tests.support.kv_encoder import column
 
 _SCHEMA_ACTIONS = (Action.CREATE_SCHEMA, Action.DROP_SCHEMA, Action.RECOVER_SCHEMA)

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sidecar.core.model import MARK_TABLE, CommitTs
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs
 from sidecar.replay.judge.rows import rows_by_key
-from sidecar.rowcodec.kv_cast import cast_text
-from sidecar.rowcodec.kv_row import cells_of, decode_row
-from sidecar.rowcodec.kv_table import KvColumn, KvTable
-from sidecar.schema.ddl import Action, DdlEvent, Effect
-from sidecar.schema.version import TableVersion
+from sidecar.shared.rowcodec.kv_cast import cast_text
+from sidecar.shared.rowcodec.kv_row import cells_of, decode_row
+from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable
+from sidecar.shared.schema.ddl import Action, DdlEvent, Effect
+from sidecar.shared.schema.version import TableVersion
 from tests.support.kv_ddl import DdlRecording, Row, key_of
 
 _LEDGER_BOUNDS = ("2025", "2026", None)

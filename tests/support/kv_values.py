@@ -12,8 +12,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sidecar.rowcodec.kv_layout import layout_of
-from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.rowcodec.kv_layout import layout_of
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import (
     NOT_NULL,
     UNSIGNED,

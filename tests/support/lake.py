@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.codecs.encode.typed import file_schema
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Place, Shown
@@ -97,7 +97,7 @@ def image(row: Mapping[str, Any], schema: TableSchema, untyped: str | None) -> T
 
 
 def text_of(column: Column, value: Any) -> str | None:
-    """Canonical text (sidecar.core.model.Kind)."""
+    """Canonical text (sidecar.shared.model.nouns.Kind)."""
     match value:
         case None:
             return None

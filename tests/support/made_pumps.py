@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import grpc
 
 from sidecar.binlog.nodes import ONLINE, Node, node_of
-from sidecar.core.model import CommitTs, physical_ms, ts_at
+from sidecar.shared.model.nouns import CommitTs, physical_ms, ts_at
 from ticdc_dump.binlog import binlog_pb2, pump_pb2, pump_pb2_grpc
 
 CLUSTER_ID = 7_710_717_268_768_869_158

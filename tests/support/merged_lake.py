@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.typedef import Record
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.codecs.encode.typed import file_schema
 from spark_merge.sinks.iceberg.deletes import RowDelta
 from spark_merge.sinks.iceberg.types import arrow_schema

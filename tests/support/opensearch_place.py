@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import stamina
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.opensearch.fields import Form, Forms
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from sidecar.log.storage.folder import S3_PARAMETERS
+from sidecar.shared.log.storage.folder import S3_PARAMETERS
 from spark_merge.sinks.clickhouse import uri as clickhouse
 from spark_merge.sinks.delta import uri as delta
 from spark_merge.sinks.files import uri as files
@@ -18,7 +18,7 @@ from spark_merge.sinks.iceberg import uri as iceberg
 from spark_merge.sinks.kafka import uri as kafka
 from spark_merge.sinks.mysql import uri as mysql
 from spark_merge.sinks.opensearch import uri as opensearch
-from spark_merge.sinks.options import CommonOptions, Declarations, Option, options_in
+from spark_merge.sinks.kit.options import CommonOptions, Declarations, Option, options_in
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.sqlite import sink as sqlite
 from spark_merge.sinks.storage import options as storage

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from sidecar.process.background import Background
+from sidecar.shared.process.background import Background
 from sidecar.pump.app import Pump
 from sidecar.pump.config import PumpSection
 from sidecar.pump.lost import Tikv

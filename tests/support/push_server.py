@@ -21,10 +21,10 @@ from pathlib import Path
 
 import msgspec
 
-from sidecar.config import PushSection, Tls
+from sidecar.shared.config import PushSection, Tls
 from sidecar.feeds.push.messages import LANE, MessageFeed
-from sidecar.log.storage import open_folder
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.services.tls import Authority
 
 

@@ -9,7 +9,7 @@ from random import Random
 
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.port.readable import Readable, Reading, newest
 from spark_merge.sinks.registry import open_sink
 from tests.contract.test_protocols import EVERY_TYPE

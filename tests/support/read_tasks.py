@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sidecar.adapters.tidb.remote_reads import RemoteReads
-from sidecar.config import SourceSection, TikvSection
-from sidecar.log.storage import Folder
+from sidecar.shared.config import SourceSection, TikvSection
+from sidecar.shared.log.storage import Folder
 from spark_merge.worker.read_reach import source_server
 from spark_merge.worker.read_task import ReadingSettings, ReadSource
 from spark_merge.worker.reading import ReadingJobs

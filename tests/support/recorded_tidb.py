@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sidecar.config import SourceSection
+from sidecar.shared.config import SourceSection
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.replay.recording import Recording
 from tests.support.services.fake_tidb import FakeTidb

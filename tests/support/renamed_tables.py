@@ -15,15 +15,15 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import Change, Column, ColumnDefinition, CommitTs, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.absent import with_absent
-from sidecar.log.layout import chunk_name
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import Change, Column, ColumnDefinition, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.absent import with_absent
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS, DEFINITION

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from sidecar.log import storage
-from sidecar.log.storage import Folder
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
 
 
 class Requests:

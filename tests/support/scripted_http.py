@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from sidecar.process.background import Background
+from sidecar.shared.process.background import Background
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from sidecar.core.model import OperationId, TableName
-from sidecar.errors import TicdcDumpError
-from sidecar.log.verification import RequestedTable, Slice, VerifyRequest
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log.verification import RequestedTable, Slice, VerifyRequest
 from sidecar.run.cycle import TableInSink
 
 numbers = itertools.count()

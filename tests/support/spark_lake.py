@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from sidecar.core.model import TableSchema
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.codecs.encode.typed import file_schema
 from tests.support.lake import CATALOG, NAMESPACE, Texts, image
 from tests.support.merged_lake import check_keys

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from sidecar.core.keyset import quoted_table
-from sidecar.core.model import Column, TableName
+from sidecar.shared.model.keyset import quoted_table
+from sidecar.shared.model.nouns import Column, TableName
 from spark_merge.merge.rule import Image
 from spark_merge.port.keys import key_text
 from tests.support import clickhouse_place, lake, opensearch_place, sql_place

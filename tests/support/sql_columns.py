@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
-from sidecar.core.model import Column, ColumnDefinition, Kind
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.kept_secrets import keep
-from sidecar.rowcodec.type_cast import KINDS, ColumnType, column_type
-from sidecar.sql.text import Shows, labels
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.kept_secrets import keep
+from sidecar.shared.rowcodec.type_cast import KINDS, ColumnType, column_type
+from sidecar.shared.sql.text import Shows, labels
 from spark_merge.ddl.conversion import Typed
 from spark_merge.sinks.mysql.holds import exact
 from spark_merge.sinks.mysql.server import SqlServer

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from sidecar.core.model import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.mysql.flavour import flavour_of
-from sidecar.mysql.roles import Role
-from sidecar.mysql.setup import set_up
-from sidecar.rowcodec.kv_layout import layout_of
-from sidecar.rowcodec.table_info import table_schema
-from sidecar.schema.ddl import Effect, TableInfo
-from sidecar.schema.history import SchemaHistory
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.mysql.flavour import flavour_of
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.setup import set_up
+from sidecar.shared.rowcodec.kv_layout import layout_of
+from sidecar.shared.rowcodec.table_info import table_schema
+from sidecar.shared.schema.ddl import Effect, TableInfo
+from sidecar.shared.schema.history import SchemaHistory
 from spark_merge.port.contract import Head
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, TableThere
 from tests.support.kv_ddl import ddl_recording, snapshot

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidecar.core.model import Column
-from sidecar.sql.text import Shows, shown
+from sidecar.shared.model.nouns import Column
+from sidecar.shared.sql.text import Shows, shown
 
 _WIDEST = {"int": "bigint(20)", "uint": "bigint(20) unsigned", "text": "longtext", "year": "year(4)"}
 

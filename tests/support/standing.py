@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.log.deliveries import LogDeliveries
-from sidecar.log.delivery_report import DeliveryReport
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.log.storage import open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.kafka import client
 from spark_merge.testing.histories import SEGMENTS, expected, random_history, written
@@ -41,7 +41,7 @@ from spark_merge.delivery import loop
 client.OUTAGE_MAX_S, client.REQUEST_TIMEOUT_S, server.RETRY_S, http.RETRY_S = 1.0, 5.0, 0.5, 0.5
 loop.RETRY_FIRST_S, loop.RETRY_MAX_S = 0.1, 0.5
 
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.storage import open_folder
 from spark_merge.worker import worker
 from spark_merge.delivery.batches import JobSettings
 

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sidecar.core.model import Column, TableName
+from sidecar.shared.model.nouns import Column, TableName
 
 _SCHEMA = re.compile(r"(?:(.+)/)?meta/schema_(\d+)_(\d{10})\.json")
 _FILE = re.compile(r"CDC(\d{6,20})\.(csv|json)")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from sidecar.core.model import Change, Column, ColumnDefinition, CommitTs, Lane, Rank, TableName, TableSchema
+from sidecar.shared.model.nouns import Change, Column, ColumnDefinition, CommitTs, Lane, Rank, TableName, TableSchema
 from spark_merge.merge.rule import Image
 from spark_merge.testing.histories import COLUMNS, DEFINITION
 

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import NamedTuple
 
-from sidecar.core.model import Column, ColumnDefinition, Kind
-from sidecar.rowcodec.type_cast import INTEGER_BITS, TEXT_BYTES, integer_range
-from sidecar.rowcodec.type_cast import column_type as type_of
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind
+from sidecar.shared.rowcodec.type_cast import INTEGER_BITS, TEXT_BYTES, integer_range
+from sidecar.shared.rowcodec.type_cast import column_type as type_of
 
 _EXACT = Context(prec=200)
 

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sidecar.core.keyset import Key
-from sidecar.core.model import Change, Column, CommitTs, Seq, TableSchema
-from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import open_folder
-from sidecar.mysql.key_ranges import KeySpan
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.nouns import Change, Column, CommitTs, Seq, TableSchema
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.mysql.key_ranges import KeySpan
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.rule import Image
 from spark_merge.port.contract import Sink

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import IO
 
-from sidecar.log.storage import Folder, local, open_folder
+from sidecar.shared.log.storage import Folder, local, open_folder
 from spark_merge.delivery import batches as delivery
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.delivery.watchdog import Watchdog

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from sidecar.process.addresses import AddressHolder, address
-from sidecar.process.checks import CheckStatus
+from sidecar.shared.process.addresses import AddressHolder, address
+from sidecar.shared.process.checks import CheckStatus
 
 
 def nobody_asks() -> AddressHolder:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import Config, SparkSection, placed, read_config, read_secret
-from sidecar.core.messages import ReadWith
-from sidecar.errors import ConfigError
+from sidecar.shared.config import Config, SparkSection, placed, read_config, read_secret
+from sidecar.shared.model.messages import ReadWith
+from sidecar.shared.errors import ConfigError
 from spark_merge.delivery.places import WORKER_ROWS
 
 LEAST = """

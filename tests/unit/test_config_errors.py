@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from sidecar.config_errors import in_words
+from sidecar.shared.config_errors import in_words
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True):

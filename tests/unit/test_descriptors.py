@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from sidecar.process.descriptors import CONNECTIONS_MAX, DESCRIPTORS_MAX, connections_max, raise_limit
+from sidecar.shared.process.descriptors import CONNECTIONS_MAX, DESCRIPTORS_MAX, connections_max, raise_limit
 
 ENDLESS = resource.RLIM_INFINITY
 

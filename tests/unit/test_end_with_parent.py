@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from sidecar.process.end_with_parent import end_with_parent
+from sidecar.shared.process.end_with_parent import end_with_parent
 
 CHILD = """
 import sys
-from sidecar.process.end_with_parent import end_with_parent
+from sidecar.shared.process.end_with_parent import end_with_parent
 end_with_parent(int(sys.argv[1]))
 """
 

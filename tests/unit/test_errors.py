@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar import errors
+from sidecar.shared import errors
 from sidecar.control.answers import CallFailed
-from sidecar.errors import TicdcDumpError, parted, with_hint
+from sidecar.shared.errors import TicdcDumpError, parted, with_hint
 
 ROOT = Path(__file__).parents[2]
 _BRANCH = re.compile(r"^( {4}(?:[│ ] {3})*)(?:[├└]── )?([A-Z]\w+)\b(.*)$")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sidecar.process.group import await_end, lives
+from sidecar.shared.process.group import await_end, lives
 
 LEAVES_ONE = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import sys; open(sys.argv[1]).read()', sys.argv[1]])"
 

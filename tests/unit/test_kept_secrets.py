@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.process.kept_secrets import keep, kept, variable, without_secrets
+from sidecar.shared.process.kept_secrets import keep, kept, variable, without_secrets
 
 SECRET = "hunter2"
 

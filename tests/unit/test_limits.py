@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.process.limits import NO_LIMIT_BYTES, limits, local_master, local_threads
+from sidecar.shared.process.limits import NO_LIMIT_BYTES, limits, local_master, local_threads
 
 GIB = 1 << 30
 MACHINE = "MemTotal:       67108864 kB\nMemFree:        1 kB\nMemAvailable:   33554432 kB\n"

@@ -12,10 +12,10 @@ from typing import Any, get_args
 import grpc
 import pytest
 
-from sidecar.config import ConsoleSection, ControlSection, PushSection, Tls
-from sidecar.errors import ConfigError
-from sidecar.process import listening
-from sidecar.process.listening import (
+from sidecar.shared.config import ConsoleSection, ControlSection, PushSection, Tls
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.process import listening
+from sidecar.shared.process.listening import (
     TOKEN_LENGTH_MAX,
     SectionName,
     Settings,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidecar.process.background import Background
-from sidecar.process.patience import patience, patience_s
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.patience import patience, patience_s
 from tests.support.eventually import eventually
 
 

@@ -16,9 +16,9 @@ from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.core.chunk import ChunkFile
+from sidecar.shared.model.chunk import ChunkFile
 from sidecar.core.dump_start import DumpLimits
-from sidecar.core.messages import (
+from sidecar.shared.model.messages import (
     Brackets,
     ChunkRead,
     Command,
@@ -36,7 +36,7 @@ from sidecar.core.messages import (
     SourceFailed,
     StartDump,
 )
-from sidecar.core.model import (
+from sidecar.shared.model.nouns import (
     MARK_TABLE,
     Change,
     Column,
@@ -53,15 +53,15 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.core.progress import DumpState, Progress, Span, TableProgress
-from sidecar.core.schema_step import Beside
-from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
+from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
+from sidecar.shared.model.schema_step import Beside
+from sidecar.shared.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.log.spill import MemorySpill
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
+from sidecar.shared.log.spill import MemorySpill
 from sidecar.pace.controller import NARROW_ROWS
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage
-from sidecar.pace.sinks import BatchDone, SinkDelivery
+from sidecar.shared.model.sink_delivery import BatchDone, SinkDelivery
 from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_dumps
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, OperationHistory, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.process import plain_arrow
+from sidecar.shared.process import plain_arrow
 from spark_merge.port.kinds import ENTRY_POINTS
 
 LOADED = "print(*(name for name in ('pandas', 's3fs') if name in sys.modules))"
@@ -26,12 +26,12 @@ def loaded(program: str) -> list[str]:
 def test_arrays_alone_load_no_pandas_and_what_needs_it_does() -> None:
     assert find_spec("pandas") is not None
     assert loaded(f"{ARRAY}; {LOADED}") == ["pandas"], "then plain_arrow.py has no use any more"
-    assert loaded(f"import sidecar.process.plain_arrow; {ARRAY}; {LOADED}") == []
-    assert loaded(f"import sidecar.process.plain_arrow; {ARRAY}; pa.table({{'a': [1]}}).to_pandas(); {LOADED}") == ["pandas"]
+    assert loaded(f"import sidecar.shared.process.plain_arrow; {ARRAY}; {LOADED}") == []
+    assert loaded(f"import sidecar.shared.process.plain_arrow; {ARRAY}; pa.table({{'a': [1]}}).to_pandas(); {LOADED}") == ["pandas"]
 
 
 def test_where_a_sink_of_somebodys_own_is_installed_nan_of_pandas_is_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = "import sidecar.process.plain_arrow, pandas, pyarrow as pa; print(pa.array(pandas.Series([float('nan')])).null_count)"
+    program = "import sidecar.shared.process.plain_arrow, pandas, pyarrow as pa; print(pa.array(pandas.Series([float('nan')])).null_count)"
     assert plain_arrow.SINKS == ENTRY_POINTS
     package = tmp_path / "pulsar-1.dist-info"
     package.mkdir()
@@ -58,7 +58,7 @@ def test_each_command_that_stays_is_settled(command: str) -> None:
 
 
 def test_a_folder_on_s3_loads_what_it_needs(tmp_path: Path) -> None:
-    folder = "from sidecar.log import storage; storage.exists(storage.open_folder('{}'), 'x')"
+    folder = "from sidecar.shared.log import storage; storage.exists(storage.open_folder('{}'), 'x')"
     assert loaded(f"{folder.format(tmp_path)}; {ARRAY.partition(';')[0]}; {LOADED}") == []
     program = f"import sys\ntry:\n  {folder.format('s3://bucket/x?endpoint=http://127.0.0.1:1&access-key=a&secret-access-key=b')}"
     assert loaded(f"{program}\nexcept OSError as error: print(type(error).__name__)\n{LOADED}") == ["Unreachable", "s3fs"]

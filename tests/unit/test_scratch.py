@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import ConfigError, StorageFull
-from sidecar.process.scratch import PREFIX, Scratch, sweep
+from sidecar.shared.errors import ConfigError, StorageFull
+from sidecar.shared.process.scratch import PREFIX, Scratch, sweep
 
 
 def test_each_place_gets_a_folder_of_this_user_only_and_keeps_nothing_of_it(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import ChangefeedSection, Config, ControlSection, EtcdSection, LogSection, PushSection, SourceSection, Tls
-from sidecar.process.checks import CheckStatus
-from sidecar.process.secret_files import check, unprotected
+from sidecar.shared.config import ChangefeedSection, Config, ControlSection, EtcdSection, LogSection, PushSection, SourceSection, Tls
+from sidecar.shared.process.checks import CheckStatus
+from sidecar.shared.process.secret_files import check, unprotected
 from sidecar.run.log_events import open_secrets
 
 

@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from sidecar.process import signals
+from sidecar.shared.process import signals
 from tests.support.eventually import PATIENCE_S
 
 REPORTED = """
@@ -19,7 +19,7 @@ from threading import Event
 ending = Event()
 if "ignored" in sys.argv:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-from sidecar.process.signals import end_on_signal
+from sidecar.shared.process.signals import end_on_signal
 end_on_signal(ending.set)
 print("ready", flush=True)
 ending.wait()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import Tls
-from sidecar.errors import ConfigError
-from sidecar.process.tls import channel_credentials, read_pem, section_credentials, server_credentials
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.process.tls import channel_credentials, read_pem, section_credentials, server_credentials
 from tests.support.services.tls import Authority
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from sidecar.adapters.etcd.client import EtcdClient, Put
 from sidecar.binlog.nodes import DRAINERS, PUMPS, Node, node_of
-from sidecar.config import EtcdSection
-from sidecar.errors import CoordinationError
+from sidecar.shared.config import EtcdSection
+from sidecar.shared.errors import CoordinationError
 
 TIDB_SERVERS = "/tidb/server/info/"
 """Below it a key a living TiDB, which goes with its lease."""

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from sidecar.adapters.etcd.client import Entry, EtcdClient, check_name
-from sidecar.core.model import CommitTs
-from sidecar.errors import ConfigError, FeedUnsuitable
-from sidecar.ticdc.changefeed import ChangefeedName
-from sidecar.ticdc.resumes import Life
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.resumes import Life
 
 TICDC_ROOT = "/tidb/cdc/"
 

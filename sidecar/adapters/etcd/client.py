@@ -23,10 +23,10 @@ from typing import Any, Literal
 import grpc
 
 from sidecar.adapters.etcd.messages import etcd_messages
-from sidecar.config import EtcdSection, read_secret
-from sidecar.errors import Compacted, ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
-from sidecar.process.tls import section_credentials
-from sidecar.ticdc.changefeed import NAME, NAME_FORM, ChangefeedName
+from sidecar.shared.config import EtcdSection, read_secret
+from sidecar.shared.errors import Compacted, ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
+from sidecar.shared.process.tls import section_credentials
+from sidecar.shared.ticdc.changefeed import NAME, NAME_FORM, ChangefeedName
 
 ROOT = "/changefeed_dump/v1/"
 

@@ -8,8 +8,8 @@ import msgspec
 
 from sidecar.adapters.etcd.binlog import TIDB_SERVERS
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.config import is_address
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.config import is_address
+from sidecar.shared.errors import TicdcDumpError
 
 CLUSTER_ID_KEY = "/pd/cluster_id"
 """Eight bytes, big-endian (PD's `pdClusterIDPath` in server/server.go)."""

@@ -18,9 +18,9 @@ from threading import Lock
 
 from sidecar.adapters.etcd.client import Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
-from sidecar.core.model import OPERATION_ID, OperationId
-from sidecar.core.progress import DumpState
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.model.nouns import OPERATION_ID, OperationId
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import TicdcDumpError
 from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 
 HISTORY_OPERATIONS_MAX = 12

@@ -31,9 +31,9 @@ import msgspec
 
 from sidecar.adapters.clock import running_clock
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.config import EtcdSection
-from sidecar.errors import TicdcDumpError
-from sidecar.process.scratch import WANTING
+from sidecar.shared.config import EtcdSection
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.scratch import WANTING
 
 KEEPALIVES_A_LEASE = 3
 """Two may fail before the lease is in danger."""

@@ -23,7 +23,7 @@ from typing import Any
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.internal import enum_type_wrapper
 
-from sidecar.errors import ConfigError
+from sidecar.shared.errors import ConfigError
 
 GENERATED = ("kv", "auth", "rpc")
 """Each uses the ones before it."""

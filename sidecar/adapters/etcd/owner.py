@@ -42,8 +42,8 @@ from sidecar.adapters.etcd.keeper import (
     lives_until,
     out_of_time,
 )
-from sidecar.errors import CoordinationError, OwnershipLost, TicdcDumpError
-from sidecar.process.background import Background
+from sidecar.shared.errors import CoordinationError, OwnershipLost, TicdcDumpError
+from sidecar.shared.process.background import Background
 
 POLL_S = 0.5
 """How often a standby asks whether the owner is gone: what a takeover may take longer than the lease."""
@@ -83,7 +83,7 @@ def owner_console(client: EtcdClient, root: str) -> str:
 
 
 def owner_log(client: EtcdClient, root: str) -> str:
-    """The id of the log that the owner writes (sidecar/log/identity.py); empty: it has not recorded it, as versions before 0.5 do not."""
+    """The id of the log that the owner writes (sidecar/shared/log/identity.py); empty: it has not recorded it, as versions before 0.5 do not."""
     entry = client.get(f"{root}/log")
     return entry.value.decode(errors="replace") if entry is not None else ""
 

@@ -32,8 +32,8 @@ import stamina
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory
 from sidecar.adapters.etcd.owner import EtcdOwner
-from sidecar.core.progress import Progress, TableProgress, keys_bytes, progress_from_json, tables_to_json
-from sidecar.errors import CoordinationError, CoordinationLost, NoProgress
+from sidecar.shared.model.progress import Progress, TableProgress, keys_bytes, progress_from_json, tables_to_json
+from sidecar.shared.errors import CoordinationError, CoordinationLost, NoProgress
 from sidecar.history.entry import HistoryEntry
 
 PART_TABLES = 8

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from sidecar.core.chunk import WrittenChunk
-from sidecar.core.model import Change, Seq, TableName, TableSchema
-from sidecar.core.progress import Progress
-from sidecar.log.dumps_file import DumpsFile
-from sidecar.log.hashed import sha256_of
-from sidecar.log.layout import (
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.nouns import Change, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import Progress
+from sidecar.shared.log.dumps_file import DumpsFile
+from sidecar.shared.log.hashed import sha256_of
+from sidecar.shared.log.layout import (
     Contents,
     check_next,
     data_name,
@@ -36,8 +36,8 @@ from sidecar.log.layout import (
     taken,
     with_logged_tables,
 )
-from sidecar.log.manifest import DataFile, LoggedDumps, Manifest, counted, to_json
-from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest, counted, to_json
+from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from threading import Condition
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import TicdcDumpError
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
 
 POLL_BYTES_MAX = 1 << 20
 EVERYTHING = KeyRange(b"", b"\xff" * 64)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
-from sidecar.schema.unfollowed import check_untouched
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
+from sidecar.shared.schema.unfollowed import check_untouched
 
 
 @dataclass(frozen=True, slots=True)

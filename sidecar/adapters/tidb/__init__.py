@@ -1,4 +1,4 @@
-"""TiDB over SQL, by sessions of sidecar/mysql.
+"""TiDB over SQL, by sessions of sidecar/shared/mysql.
 
 source      marks and SELECTs, by threads of its own          read_queue, read   which reader takes a chunk; one chunk's SELECT
 reader, sql_reads   chunk after chunk, and their files        remote_reads, remote_wire   readers that are tasks of Spark

@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.schema.unfollowed import check_untouched
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.schema.unfollowed import check_untouched
 
 Tables = Mapping[TableName, TableSchema]
 

@@ -33,21 +33,21 @@ from urllib.request import urlopen
 import pymysql
 import stamina
 
-from sidecar.adapters.tidb.schema import read_ids
-from sidecar.adapters.tidb.snapshot import as_of, present_ts
-from sidecar.config import SourceSection
-from sidecar.core.model import CommitTs, TableName
-from sidecar.errors import ConfigError, SourceError, SourceLost
-from sidecar.mysql.account import CONNECT_TIMEOUT_S, Account
-from sidecar.mysql.errors import code_of
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.retry import RETRY_WAIT_MAX_S, carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE, KvSnapshot
-from sidecar.schema.ddl import TableInfo
-from sidecar.schema.system import is_system_schema
-from sidecar.schema.version import SchemaSnapshot
+from sidecar.shared.reads.tables import read_ids
+from sidecar.shared.reads.snapshot import as_of, present_ts
+from sidecar.shared.config import SourceSection
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.errors import ConfigError, SourceError, SourceLost
+from sidecar.shared.mysql.account import CONNECT_TIMEOUT_S, Account
+from sidecar.shared.mysql.errors import code_of
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.retry import RETRY_WAIT_MAX_S, carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.rowcodec.kv_layout import DDL_JOB_TABLE, KvSnapshot
+from sidecar.shared.schema.ddl import TableInfo
+from sidecar.shared.schema.system import is_system_schema
+from sidecar.shared.schema.version import SchemaSnapshot
 
 T = TypeVar("T")
 

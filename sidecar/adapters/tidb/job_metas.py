@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
-from sidecar.config import SourceSection
-from sidecar.mysql.account import Account
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.config import SourceSection
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
 
 PAGE = 500
 

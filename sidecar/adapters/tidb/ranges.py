@@ -19,19 +19,19 @@ from contextlib import closing
 import msgspec
 import pymysql
 
-from sidecar.adapters.tidb.read import chunk_select
-from sidecar.adapters.tidb.schema import TableFacts, read_facts, read_key, read_schemas
-from sidecar.config import SourceSection
-from sidecar.core.keyset import ReadKey
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import SourceError
-from sidecar.mysql.account import Account
-from sidecar.mysql.errors import passes
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.key_ranges import end_key
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession, Row
+from sidecar.shared.reads.read import chunk_select
+from sidecar.shared.reads.tables import TableFacts, read_facts, read_key, read_schemas
+from sidecar.shared.config import SourceSection
+from sidecar.shared.model.keyset import ReadKey
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import SourceError
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.errors import passes
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.key_ranges import end_key
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession, Row
 from sidecar.ports import SlowReads
 
 SCANNED_ROWS_MAX = 10_000

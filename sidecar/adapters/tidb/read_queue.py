@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import Condition
 
-from sidecar.core.messages import ReadChunk
+from sidecar.shared.model.messages import ReadChunk
 
 
 class Reads:

@@ -27,8 +27,8 @@ import grpc
 import msgspec
 
 from sidecar.adapters.tidb.read_queue import Reads
-from sidecar.adapters.tidb.reader import Report
-from sidecar.adapters.tidb.remote_wire import (
+from sidecar.shared.reads.reader import Report
+from sidecar.shared.reads.remote_wire import (
     MESSAGE_BYTES_MAX,
     METHOD,
     SERVER_NAME,
@@ -46,17 +46,17 @@ from sidecar.adapters.tidb.remote_wire import (
     message_of,
     to_bytes,
 )
-from sidecar.core.messages import READERS_MAX, ChunkLost, ChunkMisfit, ChunkRead, ReadChunk, SourceFailed
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import ConfigError, TicdcDumpError
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.layout import chunk_name
-from sidecar.log.schemas_file import schemas_to_json
-from sidecar.log.storage import Folder
-from sidecar.process.background import Background
-from sidecar.process.listening import TokenInterceptor, server_options
-from sidecar.process.tls import own_certificate
+from sidecar.shared.model.messages import READERS_MAX, ChunkLost, ChunkMisfit, ChunkRead, ReadChunk, SourceFailed
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import ConfigError, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.schemas_file import schemas_to_json
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.listening import TokenInterceptor, server_options
+from sidecar.shared.process.tls import own_certificate
 
 IDLE_S = 10.0
 """Without a command: then no task waits for one, and Spark's cores are free."""

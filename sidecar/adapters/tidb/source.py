@@ -26,11 +26,11 @@ from typing import Protocol
 import pymysql
 
 from sidecar.adapters.tidb.read_queue import Reads
-from sidecar.adapters.tidb.reader import ChunkReads, ReadsByWay, ReadSession, Report, TableReader, WriteChunk, carry_out
-from sidecar.adapters.tidb.sql_reads import SqlReads
-from sidecar.config import SourceSection
+from sidecar.shared.reads.reader import ChunkReads, ReadsByWay, ReadSession, Report, TableReader, WriteChunk, carry_out
+from sidecar.shared.reads.sql_reads import SqlReads
+from sidecar.shared.config import SourceSection
 from sidecar.core.marks import is_previous
-from sidecar.core.messages import (
+from sidecar.shared.model.messages import (
     READERS_MAX,
     ChunkLost,
     ChunkMisfit,
@@ -43,16 +43,16 @@ from sidecar.core.messages import (
     SourceEvent,
     SourceFailed,
 )
-from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema
-from sidecar.errors import ConfigError
-from sidecar.mysql.account import Account
-from sidecar.mysql.errors import NO_RELATION, code_of
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.background import Background
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.model.nouns import MARK_TABLE, MarkKind, TableName, TableSchema
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.errors import NO_RELATION, code_of
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.background import Background
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 CLOSE_WAIT_S = 5.0
 """Threads that have not ended by then are left behind; they are daemons and report to nobody."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Collection
 from threading import Condition
 
-from sidecar.core.model import CommitTs, Lane, Message
+from sidecar.shared.model.nouns import CommitTs, Lane, Message
 
 MESSAGE_BYTES = 300
 """What a message takes beside its payload, about."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import grpc
 
-from sidecar.config import Tls
-from sidecar.errors import FeedUnsuitable
-from sidecar.process.tls import section_credentials
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.process.tls import section_credentials
 
 Connect = Callable[[str], Any]
 """A gRPC channel to `host:port`."""

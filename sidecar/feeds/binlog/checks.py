@@ -11,22 +11,22 @@ from typing import Any
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.job_metas import JobMetas
 from sidecar.binlog.nodes import OFFLINE, ONLINE, Node
-from sidecar.config import Config, SourceSection
-from sidecar.core.model import CommitTs, utc
-from sidecar.errors import SourceError
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.model.nouns import CommitTs, utc
+from sidecar.shared.errors import SourceError
 from sidecar.feeds.binlog.gaps import check_kept, metrics_of
 from sidecar.feeds.binlog.make import node_id, nodes_of, pd_of
 from sidecar.feeds.binlog.start import beginning
 from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.kv.checks import INFOS, INFOS_S, SETTINGS, settings, tables_of
-from sidecar.mysql.account import Account
-from sidecar.mysql.errors import NO_RIGHT, code_of
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.checks import Check, Checking, CheckOptions, CheckResult, Key, failed, ok, warning
-from sidecar.ticdc.changefeed import Changefeed
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.errors import NO_RIGHT, code_of
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.checks import Check, Checking, CheckOptions, CheckResult, Key, failed, ok, warning
+from sidecar.shared.ticdc.changefeed import Changefeed
 
 PUMPS: Key[Sequence[Node]] = Key("pumps")
 SERVERS: Key[None] = Key("binlogs of tidb")

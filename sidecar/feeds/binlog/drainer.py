@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from sidecar.binlog.nodes import OFFLINE, ONLINE, PAUSED, Node
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 
 
 class Nodes(Protocol):

@@ -1,6 +1,6 @@
 """TiDB-Binlog as a feed: what the pumps stream, as lanes of messages. A drainer's part that decides what comes when.
 
-    pump/{node id}   rows, as the pump has them (sidecar/codecs/binlog.py); each binlog's commit_ts resolves its lane
+    pump/{node id}   rows, as the pump has them (sidecar/shared/codecs/binlog.py); each binlog's commit_ts resolves its lane
     pumps            resolved only: up to there every pump has joined (streams.py)
     binlog/ddl       the DDLs, and how far they are known
 
@@ -20,9 +20,9 @@ from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
-from sidecar.codecs.kv import encode_ddl, encode_resolved, resolved_of
-from sidecar.core.model import CommitTs, Lane, Message, ReadEnd
-from sidecar.errors import FeedError, MessageUnreadable
+from sidecar.shared.codecs.kv import encode_ddl, encode_resolved, resolved_of
+from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
+from sidecar.shared.errors import FeedError, MessageUnreadable
 from sidecar.feeds.binlog.jobs import BinlogJobs, DdlBinlog
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.kv.schemas import KvSchemas

@@ -15,9 +15,9 @@ from http.client import HTTPException
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from sidecar.binlog.nodes import Node
-from sidecar.config import Tls
-from sidecar.core.model import CommitTs, physical_ms, ts_at, utc
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.config import Tls
+from sidecar.shared.model.nouns import CommitTs, physical_ms, ts_at, utc
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 
 _GC = "binlog_pump_storage_gc_ts"
 ANSWER_MAX_S = 5.0

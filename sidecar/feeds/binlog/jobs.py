@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import SourceLost
-from sidecar.rowcodec.ddl_job import ended_job
-from sidecar.schema.ddl import DdlJob
-from sidecar.sql.lexer import begins
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import SourceLost
+from sidecar.shared.rowcodec.ddl_job import ended_job
+from sidecar.shared.schema.ddl import DdlJob
+from sidecar.shared.sql.lexer import begins
 
 DELETE_ONLY = 1
 WAIT_MAX_S = 60.0

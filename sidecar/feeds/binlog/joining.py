@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, Node
-from sidecar.core.model import CommitTs, Lane
+from sidecar.shared.model.nouns import CommitTs, Lane
 
 PUMPS_LANE = Lane("pumps")
 _PUMP = "pump/"

@@ -13,9 +13,9 @@ from typing import Any
 
 import grpc
 
-from sidecar.config import Tls
-from sidecar.process.listening import not_listening, server_options
-from sidecar.process.tls import server_credentials
+from sidecar.shared.config import Tls
+from sidecar.shared.process.listening import not_listening, server_options
+from sidecar.shared.process.tls import server_credentials
 from ticdc_dump.binlog import cistern_pb2, cistern_pb2_grpc
 
 MESSAGE_BYTES_MAX = 64 << 10

@@ -7,17 +7,17 @@ from functools import partial
 
 import pyarrow as pa
 
-from sidecar.core.model import Change, TableSchema
-from sidecar.errors import FeedError, SinkError
+from sidecar.shared.model.nouns import Change, TableSchema
+from sidecar.shared.errors import FeedError, SinkError
 from sidecar.feeds.kv.row_filter import Judged, TableOf
-from sidecar.partition.ids import partition_ids
-from sidecar.rowcodec.binlog_event import event_of, schema_version_of
-from sidecar.rowcodec.binlog_fold import folded
-from sidecar.rowcodec.binlog_row import Texts, decode_event, unreadable
-from sidecar.rowcodec.binlog_table import BinlogTable, binlog_table_of
-from sidecar.rowcodec.kv_error import Broken
-from sidecar.rowcodec.kv_layout import kv_table_of, schema_under
-from sidecar.ticdc.event_filter import RowEvent
+from sidecar.shared.partition.ids import partition_ids
+from sidecar.shared.rowcodec.binlog_event import event_of, schema_version_of
+from sidecar.shared.rowcodec.binlog_fold import folded
+from sidecar.shared.rowcodec.binlog_row import Texts, decode_event, unreadable
+from sidecar.shared.rowcodec.binlog_table import BinlogTable, binlog_table_of
+from sidecar.shared.rowcodec.kv_error import Broken
+from sidecar.shared.rowcodec.kv_layout import kv_table_of, schema_under
+from sidecar.shared.ticdc.event_filter import RowEvent
 
 
 class BinlogRows:

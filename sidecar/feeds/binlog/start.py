@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from sidecar.core.model import CommitTs, TableName, utc
-from sidecar.errors import FeedError, FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, TableName, utc
+from sidecar.shared.errors import FeedError, FeedUnsuitable
 from sidecar.feeds.kv.suitability import version_of
-from sidecar.rowcodec.ddl_job import history_job
-from sidecar.rowcodec.kv_layout import KvSnapshot
-from sidecar.schema.ddl import DdlJob
-from sidecar.schema.history import SchemaHistory
-from sidecar.schema.system import is_system_schema
-from sidecar.schema.version import SchemaSnapshot
+from sidecar.shared.rowcodec.ddl_job import history_job
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot
+from sidecar.shared.schema.ddl import DdlJob
+from sidecar.shared.schema.history import SchemaHistory
+from sidecar.shared.schema.system import is_system_schema
+from sidecar.shared.schema.version import SchemaSnapshot
 
 _SINCE, _WITHOUT = (6, 2), (8, 4)
 

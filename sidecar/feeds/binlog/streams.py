@@ -21,10 +21,10 @@ from time import monotonic
 from typing import Protocol
 
 from sidecar.binlog.nodes import HEARTBEAT_S, PUMPS
-from sidecar.codecs.kv import encode_resolved
-from sidecar.config import Tls
-from sidecar.core.model import CommitTs, Lane, Message
-from sidecar.errors import CoordinationLost, FeedLost, FeedUnsuitable, TicdcDumpError
+from sidecar.shared.codecs.kv import encode_resolved
+from sidecar.shared.config import Tls
+from sidecar.shared.model.nouns import CommitTs, Lane, Message
+from sidecar.shared.errors import CoordinationLost, FeedLost, FeedUnsuitable, TicdcDumpError
 from sidecar.feeds.binlog.backlog import Backlog, LaneBacklog
 from sidecar.feeds.binlog.channel import connector
 from sidecar.feeds.binlog.drainer import Drainer, Nodes
@@ -33,7 +33,7 @@ from sidecar.feeds.binlog.joining import PUMPS_LANE, JoinedPump, Joining, PumpLo
 from sidecar.feeds.binlog.notify import NotifyServer
 from sidecar.feeds.binlog.pump import PumpStream, Reaching
 from sidecar.feeds.binlog.view import StreamsView, view_of
-from sidecar.process.background import Background
+from sidecar.shared.process.background import Background
 
 LOOK_EVERY_S, LOOKS_INTERVAL_S = 0.2, 0.05
 """R goes no further than the last look, which is what joining costs in latency: so a binlog from after it makes us look again. A look is
@@ -47,7 +47,7 @@ NO_TLS = Tls()
 
 
 class Pd(Protocol):
-    """`sidecar.tikv.pd.PdClient`. Raises FeedLost, FeedUnsuitable. Called by one thread at a time."""
+    """`sidecar.shared.tikv.pd.PdClient`. Raises FeedLost, FeedUnsuitable. Called by one thread at a time."""
 
     def cluster_id(self) -> int: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, Node
-from sidecar.core.model import CommitTs, ts_at, utc
+from sidecar.shared.model.nouns import CommitTs, ts_at, utc
 
 STUCK_AFTER_MS = 10_000
 """A pump without transactions sends something every 3 s."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sidecar.adapters.tidb.ddl_history import may_read
-from sidecar.config import SourceSection
+from sidecar.shared.config import SourceSection
 from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
-from sidecar.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.scope import ddls_hidden
-from sidecar.ticdc.suitability import problems
+from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.scope import ddls_hidden
+from sidecar.shared.ticdc.suitability import problems
 
 
 def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:

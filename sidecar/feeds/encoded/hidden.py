@@ -15,15 +15,15 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Protocol
 
-from sidecar.codecs.contract import Codec
-from sidecar.codecs.kv import KvCodec, encode_ddl, encode_resolved
-from sidecar.core.model import Change, CommitTs, Envelope, Lane, Mark, Message, ReadEnd, TableName
-from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Mark, Message, ReadEnd, TableName
+from sidecar.shared.errors import FeedUnsuitable, SourceError
 from sidecar.feeds.contract import HIDDEN_LANE, NotifyingFeed
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
-from sidecar.process.background import Background
-from sidecar.rowcodec.kv_table import KvTable
-from sidecar.schema.ddl import FinishedDdl
+from sidecar.shared.process.background import Background
+from sidecar.shared.rowcodec.kv_table import KvTable
+from sidecar.shared.schema.ddl import FinishedDdl
 
 AGAIN_S = 0.5
 CLOSE_WAIT_S = 1.0

@@ -12,16 +12,16 @@ from typing import NamedTuple
 from sidecar.adapters.tidb.ddl_history import DdlHistory
 from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.config import Config, SourceSection
-from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.changefeed_info import codec_of
-from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.ticdc.event_filter import FilterRules
-from sidecar.ticdc.scope import LiveScope, ddls_hidden
-from sidecar.ticdc.suitability import check_suitable
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.changefeed_info import codec_of
+from sidecar.shared.ticdc.ddl_rules import DdlRules
+from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
+from sidecar.shared.ticdc.suitability import check_suitable
 
 
 class Begins(NamedTuple):

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.codecs.contract import Codec
-from sidecar.config import KafkaSection
-from sidecar.core.model import MARK_TABLE, Lane, TableName
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.config import KafkaSection
+from sidecar.shared.model.nouns import MARK_TABLE, Lane, TableName
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, Tables, age_s
 from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
 from sidecar.feeds.kafka.client import REQUEST_TIMEOUT_S, Cluster
@@ -30,7 +30,7 @@ from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, partition_of
 from sidecar.feeds.kafka.make import brokers_of, client_of, reading
 from sidecar.feeds.kafka.replication import replication
 from sidecar.feeds.kafka.tail import Tail
-from sidecar.process.checks import (
+from sidecar.shared.process.checks import (
     Check,
     CheckFinding,
     Checking,
@@ -44,11 +44,11 @@ from sidecar.process.checks import (
     ok,
     warning,
 )
-from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
-from sidecar.ticdc.changefeed_info import changefeed, codec_of, kafka_place
-from sidecar.ticdc.event_filter import FilterRules, mark_table_problem
-from sidecar.ticdc.topics import marked_topics, written_topics
-from sidecar.ticdc.topics import topics as topics_of
+from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
+from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of, kafka_place
+from sidecar.shared.ticdc.event_filter import FilterRules, mark_table_problem
+from sidecar.shared.ticdc.topics import marked_topics, written_topics
+from sidecar.shared.ticdc.topics import topics as topics_of
 
 TOPICS_ANSWER_S = 10.0
 LOOK_BACK_S = 15.0

@@ -23,10 +23,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exported, but not for mypy
 
-from sidecar.core.model import ReadEnd
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
+from sidecar.shared.model.nouns import ReadEnd
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
-from sidecar.process.librdkafka import REPAIRED, DebugLog
+from sidecar.shared.process.librdkafka import REPAIRED, DebugLog
 
 OUTAGE_MAX_S = 30.0
 """Without any answer of any broker. A rolling restart of a cluster takes less, an operator's patience not much more."""

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Lane, Message, ReadEnd
-from sidecar.errors import FeedLost
+from sidecar.shared.model.nouns import Lane, Message, ReadEnd
+from sidecar.shared.errors import FeedLost
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.commits import Commits

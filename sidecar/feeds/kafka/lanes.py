@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.core.model import Lane, ReadEnd
+from sidecar.shared.model.nouns import Lane, ReadEnd
 from sidecar.core.sequence import BEGIN_AGAIN
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.contract import HIDDEN_LANE
 
 PartitionKey = tuple[str, int]

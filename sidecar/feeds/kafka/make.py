@@ -8,20 +8,20 @@ from functools import partial
 from msgspec.structs import replace
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.config import Config, KafkaSection, SourceSection, read_secret
-from sidecar.core.model import TableName, TableSchema
+from sidecar.shared.config import Config, KafkaSection, SourceSection, read_secret
+from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.encoded.make import Begins, of_messages, schemas_of
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.reading import KafkaSettings
-from sidecar.process.checks import listed
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
-from sidecar.ticdc.changefeed_info import client_settings, kafka_place
-from sidecar.ticdc.event_filter import FilterRules
-from sidecar.ticdc.scope import LiveScope
-from sidecar.ticdc.suitability import check_suitable
-from sidecar.ticdc.topics import marked_topics, topics
+from sidecar.shared.process.checks import listed
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.changefeed_info import client_settings, kafka_place
+from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.scope import LiveScope
+from sidecar.shared.ticdc.suitability import check_suitable
+from sidecar.shared.ticdc.topics import marked_topics, topics
 
 NAMES_RETRY_S = 10.0
 

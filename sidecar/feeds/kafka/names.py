@@ -11,9 +11,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Condition, Event
 
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.errors import TicdcDumpError
 from sidecar.feeds.kafka.lanes import TableTopics
-from sidecar.process.background import Background
+from sidecar.shared.process.background import Background
 
 CLOSE_WAIT_S = 1.0
 

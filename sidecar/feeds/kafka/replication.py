@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.client import Cluster, Replication
 from sidecar.feeds.kafka.lanes import PartitionKey
-from sidecar.process.checks import Checking, CheckSkipped, listed, ok, warning
+from sidecar.shared.process.checks import Checking, CheckSkipped, listed, ok, warning
 
 INSYNC_MIN = 2
 

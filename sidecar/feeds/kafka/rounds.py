@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Lane, Message
+from sidecar.shared.model.nouns import Lane, Message
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, Topic, gone, lane_of, partition_of, re_created
 
 TOPICS_EVERY_S = 5.0

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sidecar.core.model import ReadEnd
-from sidecar.errors import FeedLost
+from sidecar.shared.model.nouns import ReadEnd
+from sidecar.shared.errors import FeedLost
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gap, gone, re_created
 from sidecar.feeds.kafka.truncation import check_still_there

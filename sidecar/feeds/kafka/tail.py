@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from sidecar.codecs.contract import Codec
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Lane, Resolved, TableName
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Resolved, TableName
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import PartitionKey
 

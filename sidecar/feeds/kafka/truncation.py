@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.core.model import ReadEnd
+from sidecar.shared.model.nouns import ReadEnd
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.lanes import PartitionKey, cut_off
 

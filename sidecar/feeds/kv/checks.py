@@ -10,20 +10,20 @@ from contextlib import ExitStack
 from typing import Any
 
 from sidecar.adapters.tidb.infos import TidbInfos
-from sidecar.config import Config, SourceSection
-from sidecar.core.messages import ReadWith
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.model.messages import ReadWith
 from sidecar.feeds.checks import CHANGEFEED, TIDB, of_problem
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
-from sidecar.process.checks import Check, Checking, CheckResult, Key, ok
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, rows_of
-from sidecar.rowcodec.kv_layout import KvSnapshot
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.ticdc.event_filter import FilterRules
-from sidecar.ticdc.suitability import problems_of_key_values
-from sidecar.tikv.scan import SnapshotScan
+from sidecar.shared.process.checks import Check, Checking, CheckResult, Key, ok
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, rows_of
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.ddl_rules import DdlRules
+from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.suitability import problems_of_key_values
+from sidecar.shared.tikv.scan import SnapshotScan
 
 INFOS_S = 60.0
 

@@ -1,4 +1,4 @@
-"""Raw key-values as a feed: what a puller brings, as lanes of messages (sidecar/codecs/kv.py), one lane a physical table.
+"""Raw key-values as a feed: what a puller brings, as lanes of messages (sidecar/shared/codecs/kv.py), one lane a physical table.
 
     kv/ddl     the table of the DDL jobs: its lane carries the cuts        kv/{physical id}    the rows of a table or a partition
 
@@ -23,13 +23,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.codecs.kv import encode_ddl, encode_resolved, encode_row
-from sidecar.core.model import CommitTs, Lane, Message, ReadEnd
-from sidecar.errors import FeedError
+from sidecar.shared.codecs.kv import encode_ddl, encode_resolved, encode_row
+from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
+from sidecar.shared.errors import FeedError
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Puller
-from sidecar.rowcodec.frontier import Frontier
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
+from sidecar.shared.rowcodec.frontier import Frontier
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
 
 LANES = "kv"
 DDL_LANE = Lane(f"{LANES}/ddl")

@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from sidecar.rowcodec.ddl_job import ddl_job
-from sidecar.rowcodec.key_values import KvEntry
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.rowcodec.kv_table import KvTable
-from sidecar.schema.ddl import DdlJob, Step
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.rowcodec.ddl_job import ddl_job
+from sidecar.shared.rowcodec.key_values import KvEntry
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.rowcodec.kv_table import KvTable
+from sidecar.shared.schema.ddl import DdlJob, Step
 
 _META = "job_meta"
 

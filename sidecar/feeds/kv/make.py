@@ -7,20 +7,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sidecar.adapters.tidb.infos import TidbInfos
-from sidecar.codecs.kv import KvCodec
-from sidecar.config import Config
-from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
+from sidecar.shared.codecs.kv import KvCodec
+from sidecar.shared.config import Config
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kv.feed import KvFeed
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
 from sidecar.ports import Puller
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.ticdc.event_filter import FilterRules
-from sidecar.ticdc.scope import LiveScope
-from sidecar.ticdc.suitability import check_suitable
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.ddl_rules import DdlRules
+from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.scope import LiveScope
+from sidecar.shared.ticdc.suitability import check_suitable
 
 
 def of_key_values(config: Config, changefeed: Changefeed, scope: LiveScope, puller: Callable[[], Puller]) -> Brought:

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from sidecar.codecs.kv import images_of
-from sidecar.core.model import MARK_TABLE, Change, TableName, TableSchema
-from sidecar.rowcodec.kv_layout import before_virtual, kv_table_of
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.rowcodec.kv_table import KvTable
-from sidecar.ticdc.event_filter import FilterRules, RowEvent
-from sidecar.ticdc.value_expr import Columns, Test, compiled_test
+from sidecar.shared.codecs.kv import images_of
+from sidecar.shared.model.nouns import MARK_TABLE, Change, TableName, TableSchema
+from sidecar.shared.rowcodec.kv_layout import before_virtual, kv_table_of
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.rowcodec.kv_table import KvTable
+from sidecar.shared.ticdc.event_filter import FilterRules, RowEvent
+from sidecar.shared.ticdc.value_expr import Columns, Test, compiled_test
 
 TableOf = Callable[[str], KvTable | None]
 

@@ -24,18 +24,18 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, PreviousLayout, TableName, TableSchema
-from sidecar.errors import FeedError, FeedUnsuitable, UnsupportedDdl
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, PreviousLayout, TableName, TableSchema
+from sidecar.shared.errors import FeedError, FeedUnsuitable, UnsupportedDdl
 from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.feeds.kv.row_filter import KEY_VALUES, FilteredRows, RowFilter, TableFilter
 from sidecar.feeds.kv.suitability import refuse_old_tidb
-from sidecar.rowcodec.key_values import KvEntry
-from sidecar.rowcodec.kv_layout import KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
-from sidecar.rowcodec.kv_table import KvTable, kv_table
-from sidecar.schema.ddl import DdlEvent, DdlJob, Effect, Step, TableInfo
-from sidecar.schema.history import SchemaHistory
-from sidecar.schema.version import TableVersion
-from sidecar.ticdc.ddl_rules import DdlRules, DdlVerdict
+from sidecar.shared.rowcodec.key_values import KvEntry
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.schema.ddl import DdlEvent, DdlJob, Effect, Step, TableInfo
+from sidecar.shared.schema.history import SchemaHistory
+from sidecar.shared.schema.version import TableVersion
+from sidecar.shared.ticdc.ddl_rules import DdlRules, DdlVerdict
 
 Tables = Mapping[TableName, TableSchema]
 NOTHING_PREVIOUS: Mapping[TableName, PreviousLayout] = MappingProxyType({})

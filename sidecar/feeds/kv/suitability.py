@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 
-from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.event_filter import FilterRules, RowEvent
-from sidecar.ticdc.value_expr import check_form
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.event_filter import FilterRules, RowEvent
+from sidecar.shared.ticdc.value_expr import check_form
 
 _SINCE = (6, 2)
 _FAST_CREATE = ((8, 0), (8, 3))

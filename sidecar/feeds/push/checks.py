@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from sidecar.config import ChangefeedSection, PushSection
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.config import ChangefeedSection, PushSection
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, LOG, LogEnd
 from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
 from sidecar.feeds.kv.checks import checks as of_key_values
@@ -18,12 +18,12 @@ from sidecar.feeds.push.conversation import VERSIONS
 from sidecar.feeds.push.make import check_sends_here
 from sidecar.feeds.push.messages import LANE
 from sidecar.feeds.push.server import PUSH
-from sidecar.log.inbox import WAY_OUT, Inbox
-from sidecar.log.storage import log_folder
-from sidecar.process.addresses import AddressHolder, address
-from sidecar.process.checks import Check, Checking, CheckOptions, Key, ok, warning
-from sidecar.process.listening import check_listening, read_token
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.log.inbox import WAY_OUT, Inbox
+from sidecar.shared.log.storage import log_folder
+from sidecar.shared.process.addresses import AddressHolder, address
+from sidecar.shared.process.checks import Check, Checking, CheckOptions, Key, ok, warning
+from sidecar.shared.process.listening import check_listening, read_token
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from ticdc_dump.v1 import feed_pb2 as pb
 
 SENDS_HERE: Key[None] = Key("sender")

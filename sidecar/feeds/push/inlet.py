@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import grpc
 
-from sidecar.errors import MessageUnreadable
+from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.push.conversation import Conversation, StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import Streams
 from sidecar.feeds.push.turns import Turns
-from sidecar.log.inbox import Entries, Inbox
-from sidecar.process.background import Background
+from sidecar.shared.log.inbox import Entries, Inbox
+from sidecar.shared.process.background import Background
 
 BATCH_BYTES_MAX = 8 << 20
 """Of one file, but for a message that is larger alone: written in some tens of milliseconds, read as quickly."""

@@ -22,9 +22,9 @@ from threading import Lock
 
 import grpc
 
-from sidecar.config import PushSection
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedLost, FeedUnsuitable, MessageUnreadable, TicdcDumpError
+from sidecar.shared.config import PushSection
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable, TicdcDumpError
 from sidecar.feeds.push.conversation import StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushServer
@@ -32,8 +32,8 @@ from sidecar.feeds.push.session import PushSession
 from sidecar.feeds.push.spans import Loss, SpanPart, Spans, WantedSpan, describe
 from sidecar.feeds.push.turns import Turns
 from sidecar.ports import Clock
-from sidecar.rowcodec.key_values import KeyRange, KvEvent
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 TAKEN_PART = 4
 """A poll ends at this part of `queue_bytes_max`: meanwhile the senders continue with the rest of their credit."""

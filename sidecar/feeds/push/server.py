@@ -23,11 +23,11 @@ from typing import Any
 
 import grpc
 
-from sidecar.config import PushSection
-from sidecar.errors import with_hint
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import with_hint
 from sidecar.feeds.push.credits import SENDERS_MAX
-from sidecar.process.background import Background, still_running
-from sidecar.process.listening import bind, interceptors, server_options
+from sidecar.shared.process.background import Background, still_running
+from sidecar.shared.process.listening import bind, interceptors, server_options
 from ticdc_dump.v1 import feed_pb2 as pb
 
 MESSAGE_BYTES_MAX = 256 << 20

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled
 
 OP_PUT, OP_DELETE = 1, 2
 """`Op` of feed.proto."""

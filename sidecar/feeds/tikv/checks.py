@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from sidecar.config import TikvSection
+from sidecar.shared.config import TikvSection
 from sidecar.feeds.kv.checks import checks as of_key_values
-from sidecar.process.checks import Check, Checking, CheckOptions, ok
-from sidecar.tikv.pd import PdClient
+from sidecar.shared.process.checks import Check, Checking, CheckOptions, ok
+from sidecar.shared.tikv.pd import PdClient
 
 
 def checks(_: CheckOptions) -> Sequence[Check[Any]]:

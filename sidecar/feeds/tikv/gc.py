@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.tikv.queue import WantedRange
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv.pd import PdClient
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.tikv.pd import PdClient
 
 KEEP_S = 24 * 3600
 """TiCDC's default (gc-ttl)."""

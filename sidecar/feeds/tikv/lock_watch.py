@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 
-from sidecar.config import TikvSection
-from sidecar.core.model import CommitTs
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.config import TikvSection
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import TicdcDumpError
 from sidecar.feeds.tikv.stream import Subscription
-from sidecar.process.background import Background
-from sidecar.tikv.channel import connector
-from sidecar.tikv.kv import KvCalls
-from sidecar.tikv.locks import LockResolver, physical_ms
-from sidecar.tikv.pd import PdClient
+from sidecar.shared.process.background import Background
+from sidecar.shared.tikv.channel import connector
+from sidecar.shared.tikv.kv import KvCalls
+from sidecar.shared.tikv.locks import LockResolver, physical_ms
+from sidecar.shared.tikv.pd import PdClient
 
 LATE_S = 20.0
 """The TTL that TiDB renews while a transaction lives, and TiCDC's own patience; a resolved ts is a second behind where nothing holds it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.config import Config
+from sidecar.shared.config import Config
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.kv.make import of_key_values
 from sidecar.feeds.tikv.puller import TikvPuller, TikvView
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.scope import LiveScope
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.scope import LiveScope
 
 
 def make(config: Config, changefeed: Changefeed, scope: LiveScope, _: Note) -> Brought:

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.config import TikvSection
-from sidecar.core.model import CommitTs
+from sidecar.shared.config import TikvSection
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.tikv.lock_watch import LockWatch
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
 from sidecar.feeds.tikv.router import Drop, RegionRouter, Want
 from sidecar.feeds.tikv.stream import Subscription
-from sidecar.rowcodec.key_values import KeyRange, KvEvent
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
 
 
 @dataclass(frozen=True, slots=True)

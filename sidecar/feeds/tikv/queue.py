@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from threading import Condition
 from typing import NamedTuple
 
-from sidecar.core.model import CommitTs
-from sidecar.rowcodec.key_values import KeyRange, KvEvent
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
 
 EVENT_BYTES = 200
 """What an event takes beside its keys and values, about."""

@@ -20,17 +20,17 @@ from queue import Empty, SimpleQueue
 from threading import Event
 from typing import assert_never
 
-from sidecar.config import TikvSection
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedLost, FeedUnsuitable
+from sidecar.shared.config import TikvSection
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedLost, FeedUnsuitable
 from sidecar.feeds.tikv.gc import VersionKeeper
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
 from sidecar.feeds.tikv.stream import Ended, StoreStream, Subscription
-from sidecar.process.background import Background
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv.channel import connector
-from sidecar.tikv.pd import PdClient
-from sidecar.tikv.regions import RegionPart, cut
+from sidecar.shared.process.background import Background
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.tikv.channel import connector
+from sidecar.shared.tikv.pd import PdClient
+from sidecar.shared.tikv.regions import RegionPart, cut
 
 RETRY_FIRST_S, RETRY_MAX_S = 0.05, 2.0
 """As TiCDC tries again (ticdc logservice/logpuller/region_failure_handler.go)."""

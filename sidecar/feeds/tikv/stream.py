@@ -22,15 +22,15 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
-from sidecar.process.background import Background
-from sidecar.rowcodec.key_values import KeyRange, Pulled
-from sidecar.rowcodec.kv_matcher import RegionMatcher
-from sidecar.tikv.channel import refusal, status_text
-from sidecar.tikv.pd import Store
-from sidecar.tikv.regions import Region, encoded
+from sidecar.shared.process.background import Background
+from sidecar.shared.rowcodec.key_values import KeyRange, Pulled
+from sidecar.shared.rowcodec.kv_matcher import RegionMatcher
+from sidecar.shared.tikv.channel import refusal, status_text
+from sidecar.shared.tikv.pd import Store
+from sidecar.shared.tikv.regions import Region, encoded
 from ticdc_dump.tikv import cdcpb_pb2, cdcpb_pb2_grpc, kvrpcpb_pb2, metapb_pb2
 
 METADATA = (("features", "stream-multiplexing"),)

@@ -8,8 +8,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from sidecar.core.canonical import equal_text
-from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 
 Key = tuple[str, ...]
 """A handle key's canonical text, in the order of `TableSchema.key`."""

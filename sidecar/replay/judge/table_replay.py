@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sidecar.core.canonical import equal_text
-from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.errors import SinkError
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.errors import SinkError
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key, seen_by_sql
 
 SAMPLES_MAX = 10

@@ -4,7 +4,7 @@
            ─► kernels of raw key-values (kv_columns.py) ─► one text array a column
 
 What it does not vouch for goes to the slow decoder row by row, which gives texts or the error: rows of earlier layouts, broken ones, and
-rare values. The result is the slow decoder's in every case (sidecar/rowcodec/binlog_row.py).
+rare values. The result is the slow decoder's in every case (sidecar/shared/rowcodec/binlog_row.py).
 
 Images are numbered row by row, the old one first. `at[c, i]` is where the flag of column c is in image i, or NULL_CELL, or ABSENT.
 """
@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import TableSchema
-from sidecar.rowcodec.binlog_event import (
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.rowcodec.binlog_event import (
     DELETE,
     HEAD_BYTES,
     INSERT,
@@ -31,14 +31,14 @@ from sidecar.rowcodec.binlog_event import (
     SIZE_BYTES,
     UPDATE,
 )
-from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
-from sidecar.rowcodec.kv_datum import DECIMAL, NIL, ROW_FLAGS, VARINT, read_datum
-from sidecar.rowcodec.kv_error import Broken
-from sidecar.rowcodec.kv_layout import kv_table_of
-from sidecar.rowcodec.kv_table import KvColumn, KvTable
+from sidecar.shared.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
+from sidecar.shared.rowcodec.kv_datum import DECIMAL, NIL, ROW_FLAGS, VARINT, read_datum
+from sidecar.shared.rowcodec.kv_error import Broken
+from sidecar.shared.rowcodec.kv_layout import kv_table_of
+from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable
 from spark_merge.codecs.decode.binlog_walk import Pairs, Runs, datum_ends, signed, varints, walk
-from spark_merge.codecs.decode.kv import ABSENT, NULL_CELL, KvCells, cells_of, column_numbers, spread
-from spark_merge.codecs.decode.kv_columns import (
+from sidecar.shared.columns.kv import ABSENT, NULL_CELL, KvCells, cells_of, column_numbers, spread
+from sidecar.shared.columns.kv_columns import (
     Bytes,
     KvTexts,
     Mask,

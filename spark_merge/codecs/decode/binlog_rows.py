@@ -1,4 +1,4 @@
-"""Rows of TiDB-Binlog as the log keeps them (sidecar/codecs/binlog.py), to images; the value alone holds the row.
+"""Rows of TiDB-Binlog as the log keeps them (sidecar/shared/codecs/binlog.py), to images; the value alone holds the row.
 
 A few rows are decoded one by one: a column's fixed cost is that of some ten rows. A block that is refused is read again so, to name the
 row.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.binlog_row import Texts, decode_logged
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.binlog_row import Texts, decode_logged
 from spark_merge.codecs.decode.binlog import decode_events
 from spark_merge.codecs.images import NO_IMAGE, Images, unreadable
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 
 _SLOW_ROWS_MAX = 24
 

@@ -3,7 +3,7 @@
     column id (a varint behind its flag), value (a flag, and what it says)
 
 Nothing here raises for what the bytes hold: a run that is broken or rare is `slow`, and the slow decoder has the last word on it
-(sidecar/rowcodec/binlog_row.py). `data` is padded (kv_columns.PADDING).
+(sidecar/shared/rowcodec/binlog_row.py). `data` is padded (kv_columns.PADDING).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sidecar.rowcodec.kv_datum import COMPACT_BYTES, DECIMAL, DURATION, FLOAT, INT, JSON, NIL, UINT, UVARINT, VARINT, VECTOR
-from sidecar.rowcodec.kv_error import Broken
-from sidecar.rowcodec.kv_json import json_end
-from spark_merge.codecs.decode.kv_columns import PADDING, Bytes, Mask, Numbers, decimal_sizes, words
+from sidecar.shared.rowcodec.kv_datum import COMPACT_BYTES, DECIMAL, DURATION, FLOAT, INT, JSON, NIL, UINT, UVARINT, VARINT, VECTOR
+from sidecar.shared.rowcodec.kv_error import Broken
+from sidecar.shared.rowcodec.kv_json import json_end
+from sidecar.shared.columns.kv_columns import PADDING, Bytes, Mask, Numbers, decimal_sizes, words
 
 _MORE = np.uint64(0x8080808080808080)
 _SEVEN = np.uint64(0x7F7F7F7F7F7F7F7F)

@@ -18,10 +18,10 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
-from sidecar.core.model import Column, Kind, TableSchema
+from sidecar.shared.model.nouns import Column, Kind, TableSchema
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
 from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
-from spark_merge.codecs.values import (
+from sidecar.shared.columns.values import (
     byte_array,
     from_bytes,
     from_floats,
@@ -31,7 +31,7 @@ from spark_merge.codecs.values import (
     parse_ints,
     shown,
 )
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""

@@ -1,4 +1,4 @@
-"""Rows of raw key-values as the log keeps them (sidecar/codecs/kv.py): the key, and size of the new value, new value, old value.
+"""Rows of raw key-values as the log keeps them (sidecar/shared/codecs/kv.py): the key, and size of the new value, new value, old value.
 
 - All new values of a block are decoded together, and all old ones, by the layout in the table's schema (`TableSchema.layout`).
 - An old value is read with the schema of its row's commit_ts, as TiCDC reads it, and as a row at rest: rowcodec/kv_row.py.
@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.kv_layout import kv_table_of
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.rowcodec.kv_table import KvTable
-from spark_merge.codecs.decode.kv import decode_rows
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.kv_layout import kv_table_of
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.rowcodec.kv_table import KvTable
+from sidecar.shared.columns.kv import decode_rows
 from spark_merge.codecs.images import NO_IMAGE, Images, RowUnusable, unreadable
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 
 _SIZE_BYTES = 4
 

@@ -24,12 +24,12 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
-from sidecar.core.model import Column, Kind, TableSchema
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, Kind, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
 from spark_merge.codecs.decode.go_quote import go_unquote, go_unquote_all
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
 from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
-from spark_merge.codecs.values import (
+from sidecar.shared.columns.values import (
     UnfitValue,
     byte_array,
     from_bytes,
@@ -40,7 +40,7 @@ from spark_merge.codecs.values import (
     shown,
     utf8_texts,
 )
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""

@@ -5,7 +5,7 @@
 A block is decoded at once, whatever tables its rows are of: a table with one row costs its row, and no column's fixed costs.
 
 Rules: rows of the watermark table are omitted. A table's schema is the one given. A row that differs from it is
-refused with its lane and position, and its segment and ordinal, by which an operator may skip it (sidecar/log/skips.py); nothing is
+refused with its lane and position, and its segment and ordinal, by which an operator may skip it (sidecar/shared/log/skips.py); nothing is
 skipped here. An update that changes the handle key becomes a delete of the old
 key and an insert of the new one. Which update has no old image is the reader's concern (open_protocol.py).
 
@@ -24,15 +24,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.codecs.registry import CARRIERS
-from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
-from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
-from sidecar.process.progress import progressed
+from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.model.nouns import MARK_TABLE, Message, TableName, TableSchema
+from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.decode import binlog_rows, kv_rows
 from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.codecs.protocols import decoder_module
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 from spark_merge.port.foreign import is_foreign
 from spark_merge.port.keys import key_text

@@ -9,5 +9,5 @@ files are in spark_merge/sinks/formats, each beside its inverse.
     split        updates that are two rows in TiCDC's output;  by_table, runs  rows of several tables, as they were committed
     go_json, go_quote, easy_json   texts as the Go libraries of TiCDC write them;  local_time  the zone of TiCDC's server
 
-An image is a row's columns at one moment, in canonical text (sidecar.core.model.Kind).
+An image is a row's columns at one moment, in canonical text (sidecar.shared.model.nouns.Kind).
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.port.contract import ChunkPiece, Piece, Portion
 from spark_merge.port.pieces import HELD_ROWS_MAX
 

@@ -5,9 +5,9 @@ For all that it has no word for, and for a statement that is not known here, it 
 
 from __future__ import annotations
 
-from sidecar.errors import UnsupportedDdl
-from sidecar.schema.ddl import Action
-from sidecar.ticdc.ddl_text import action_of
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.schema.ddl import Action
+from sidecar.shared.ticdc.ddl_text import action_of
 
 _A = Action
 _WORDS = {

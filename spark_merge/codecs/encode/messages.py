@@ -17,10 +17,10 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sidecar.core.model import CommitTs, TableDefinition, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.partition.ids import NEW_LOG
+from sidecar.shared.model.nouns import CommitTs, TableDefinition, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.partition.ids import NEW_LOG
 from spark_merge.port.contract import CHANGES, RANK_CHUNK, TEXTS, ChunkPiece
 from spark_merge.port.keys import key_text
 

@@ -26,10 +26,10 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, TableSchema
-from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
-from sidecar.log.manifest import DdlRecord
-from sidecar.ticdc.ddl_text import action_of
+from sidecar.shared.model.nouns import CommitTs, TableSchema
+from sidecar.shared.errors import ConfigError, SinkError, UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.ticdc.ddl_text import action_of
 from spark_merge.codecs.encode import go_json
 from spark_merge.codecs.encode.block import Block, image_columns, of_changes
 from spark_merge.codecs.encode.local_time import UTC, zone_of

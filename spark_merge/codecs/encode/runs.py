@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from sidecar.core.model import TableSchema
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.port.contract import ChunkPiece, Piece, Survivors
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import TableSchema
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 
 RAW_KEY_VALUES = "kv"

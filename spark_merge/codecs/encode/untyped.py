@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Column, TableSchema, lowered
-from sidecar.errors import SinkError
-from sidecar.log.float_texts import reprs
+from sidecar.shared.model.nouns import Column, TableSchema, lowered
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.float_texts import reprs
 from spark_merge.codecs.encode.block import one_array
-from spark_merge.codecs.values import UnfitValue, hex_texts
+from sidecar.shared.columns.values import UnfitValue, hex_texts
 
 _YEAR_BITS_MAX = 32
 """An integer of fewer than 64 bits is a YEAR in every format."""

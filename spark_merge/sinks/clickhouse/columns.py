@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, assert_never
 
-from sidecar.core.model import Column, TableSchema
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.typed import DECIMAL_DIGITS_MAX
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion

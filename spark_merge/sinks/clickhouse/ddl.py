@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables, Note, There
-from spark_merge.sinks.table_ddl import checked_effects
+from spark_merge.sinks.kit.table_ddl import checked_effects
 
 _ASIDE = "__moving"
 

@@ -33,10 +33,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, ClickHouseServer, identifier, literal, quoted
-from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, from_fields, to_fields
+from spark_merge.sinks.kit.position import Missed, OutputState, PositionKeeper, Stored, from_fields, to_fields
 
 TABLE = "ticdc_dump_position"
 

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.keyset import Key, beyond, key_columns
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.float_texts import reprs
-from sidecar.process.progress import progressed
+from sidecar.shared.model.keyset import Key, beyond, key_columns
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.float_texts import reprs
+from sidecar.shared.process.progress import progressed
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.clickhouse.server import ClickHouseServer, identifier, literal, quoted
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
-from spark_merge.sinks.grouped import grouped
-from spark_merge.sinks.keyed import keyed_reading, keys_of
+from spark_merge.sinks.kit.grouped import grouped
+from spark_merge.sinks.kit.keyed import keyed_reading, keys_of
 
 PART_ROWS_MIN = 10_000
 """A smaller part is not worth its query."""

@@ -23,12 +23,12 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from urllib3.exceptions import HTTPError
 
-from sidecar.core.model import TableName
-from sidecar.errors import SinkError
-from sidecar.process.patience import patience_s
-from sidecar.process.progress import may_take
-from spark_merge.sinks import server as shared
-from spark_merge.sinks.options import one_of, option, whole_seconds
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.patience import patience_s
+from sidecar.shared.process.progress import may_take
+from spark_merge.sinks.kit import server as shared
+from spark_merge.sinks.kit.options import one_of, option, whole_seconds
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
@@ -25,9 +25,9 @@ from spark_merge.sinks.clickhouse.server import forget
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
-from spark_merge.sinks.keyed import KnownTables
-from spark_merge.sinks.table_ddl import checked_effects
-from spark_merge.sinks.written import end_with_ddls, planned
+from spark_merge.sinks.kit.keyed import KnownTables
+from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.kit.written import end_with_ddls, planned
 
 CHUNK_PARTS = 4
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import unquote
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
-from spark_merge.sinks.options import block, commit_tss, flag, names_of, one_of, option, read, routes, text
-from spark_merge.sinks.server import one_host, server_of
+from spark_merge.sinks.kit.options import block, commit_tss, flag, names_of, one_of, option, read, routes, text
+from spark_merge.sinks.kit.server import one_host, server_of
 
 PORT, TLS_PORT = 8123, 8443
 DATABASE = "ticdc_dump"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Portion, Task, counted
 from spark_merge.port.keys import last_of_each_key

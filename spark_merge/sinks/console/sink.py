@@ -9,11 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Rows, Standing, Task, delivered
 from spark_merge.port.kinds import SinkKind
-from spark_merge.sinks.written import count_rows
+from spark_merge.sinks.kit.written import count_rows
 
 
 class ConsoleSink:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.model import Column, TableName, TableSchema, lowered
+from sidecar.shared.model.nouns import Column, TableName, TableSchema, lowered
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
@@ -30,7 +30,7 @@ from spark_merge.ddl.routes import Routes
 from spark_merge.port.contract import Head
 from spark_merge.sinks.delta.columns import delta_type
 from spark_merge.sinks.delta.places import table_place
-from spark_merge.sinks.table_ddl import Merged, begun_again
+from spark_merge.sinks.kit.table_ddl import Merged, begun_again
 
 _CALENDAR = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 DELTA = Merged("Delta tables", "a table's folder is not renamed")

@@ -23,17 +23,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from sidecar.core.model import Seq
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
 from spark_merge.log.read import batches_of
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.port.keys import are_last, key_codes
 from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, hooks, with_transactions
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
-from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.held import missing
+from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.held import missing
 
 MERGE_BYTES_MAX = 512 << 20
 

@@ -24,18 +24,18 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder
-from sidecar.process.kept_secrets import kept
-from sidecar.process.progress import may_take
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.process.kept_secrets import kept
+from sidecar.shared.process.progress import may_take
 from spark_merge.port.contract import Owner
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
-from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.held import missing
+from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.held import missing
 
 READ_AGAIN_COMMITS = 100
 """After so many a table is read from its start, where delta-rs writes a checkpoint as often: what is held never depends on log files that
@@ -123,7 +123,7 @@ class Table:
 
     def due(self, table: DeltaTable, log_id: str, of: str = "") -> Seq:
         """The first segment that it has not. `of`: as of Moment."""
-        names = [log_id, log_id.rpartition("#")[0]]  # of the changefeed alone: continued (sidecar/log/identity.py)
+        names = [log_id, log_id.rpartition("#")[0]]  # of the changefeed alone: continued (sidecar/shared/log/identity.py)
         return Seq(max(self.transaction(table, app(name) + of) for name in names))
 
     def transaction(self, table: DeltaTable, name: str) -> int:

@@ -1,20 +1,20 @@
-"""`delta:///folder?mode=append|merge`, `delta+s3://bucket/folder?…` with TiCDC's parameters of S3 (sidecar/log/storage/folder.py)."""
+"""`delta:///folder?mode=append|merge`, `delta+s3://bucket/folder?…` with TiCDC's parameters of S3 (sidecar/shared/log/storage/folder.py)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import get_args
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import SinkError
-from sidecar.log.storage import Folder, open_folder
-from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage.folder import S3_PARAMETERS, place_problem
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.columns import Mode
 from spark_merge.sinks.folder.layout import IDENTITY, PROBE
-from spark_merge.sinks.folder_uri import has_files_of_others
-from spark_merge.sinks.options import commit_interval, commit_tss, names_of, one_of, option, read, routes
+from spark_merge.sinks.kit.folder_uri import has_files_of_others
+from spark_merge.sinks.kit.options import commit_interval, commit_tss, names_of, one_of, option, read, routes
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder
-from spark_merge.sinks.chain import NumberedFiles
-from spark_merge.sinks.errors import storage_errors
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
+from spark_merge.sinks.kit.chain import NumberedFiles
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredFile, DeliveredSegment, segment_path
 
 SEGMENTS_HELD_MAX = 64

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.log.storage.folder import S3_PARAMETERS
+from sidecar.shared.log.storage.folder import S3_PARAMETERS
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.folder.layout import FILE_FORMATS, IDENTITY, PROBE, FileFormat
-from spark_merge.sinks.folder_uri import checked_folder, folder_of, has_files_of_others
-from spark_merge.sinks.options import names_of, one_of, option, read
+from spark_merge.sinks.kit.folder_uri import checked_folder, folder_of, has_files_of_others
+from spark_merge.sinks.kit.options import names_of, one_of, option, read
 
 
 @dataclass(frozen=True, slots=True)

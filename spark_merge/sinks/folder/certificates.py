@@ -15,14 +15,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sidecar.core.model import OperationId, Seq
-from sidecar.errors import LogBroken
-from sidecar.log import storage
-from sidecar.log.certificate import CertificateHead, read_head
-from sidecar.log.dump_files import CERTIFICATES as LOGGED
-from sidecar.log.hashed import HashedFile, sha256_of
-from sidecar.log.storage import Folder
-from spark_merge.sinks.errors import storage_errors
+from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log import storage
+from sidecar.shared.log.certificate import CertificateHead, read_head
+from sidecar.shared.log.dump_files import CERTIFICATES as LOGGED
+from sidecar.shared.log.hashed import HashedFile, sha256_of
+from sidecar.shared.log.storage import Folder
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import CERTIFICATES, certificate_path, segment_path
 
 FORMAT_VERSION = 1

@@ -31,16 +31,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from sidecar.core.model import Column, TableSchema
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.errors import SinkError
 from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.codecs.encode.local_time import UTC, local_texts
-from spark_merge.codecs.values import from_bytes, from_floats, parse_floats
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.values import from_bytes, from_floats, parse_floats
+from sidecar.shared.columns.zone import ServerZone
 from spark_merge.ddl.eras import Era
 from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.formats.json_lines import line_blocks
-from spark_merge.sinks.row_versions import ranks, rows_read
+from spark_merge.sinks.kit.row_versions import ranks, rows_read
 
 _RESTORE = "restore the folder, or deliver to a new one and dump again"
 _LINE_ENDS = ("\r\n", "\n")

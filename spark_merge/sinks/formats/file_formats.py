@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, Any, NamedTuple
 
-from sidecar.core.model import TableSchema
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.codecs.encode.block import Block
 from spark_merge.ddl.eras import Era
 from spark_merge.port.readable import RowsRead

@@ -9,7 +9,7 @@
     origin         log | dump
     dump_id        the dump's id, null for rows of the log
 
-Values are canonical text (sidecar.core.model.Kind). Lines end in a line feed; the text is UTF-8, escaped by polars. What is read back gives
+Values are canonical text (sidecar.shared.model.nouns.Kind). Lines end in a line feed; the text is UTF-8, escaped by polars. What is read back gives
 Arrow no name of a column: it cannot have each of them.
 """
 
@@ -26,13 +26,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.process.progress import progressed
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.ddl.eras import Era, era_of
 from spark_merge.port.readable import RowsRead, Versions
-from spark_merge.sinks.row_versions import ranks, rows_read
+from spark_merge.sinks.kit.row_versions import ranks, rows_read
 
 BLOCK_BYTES = 8 << 20
 """Of lines that are read at a time; a longer one is read alone."""

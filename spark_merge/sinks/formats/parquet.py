@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.core.model import Seq, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.storage import Folder
 from spark_merge.codecs.encode.block import Block
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
 from spark_merge.ddl.eras import Era
 from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.formats.parquet_rows import ParquetRows, Source, Sources, WantedKeys, key_columns, of_keys, opened, present
-from spark_merge.sinks.row_versions import ranks, rows_read
+from spark_merge.sinks.kit.row_versions import ranks, rows_read
 
 
 @contextmanager

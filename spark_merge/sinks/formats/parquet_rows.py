@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.core.model import Column, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
 from spark_merge.codecs.encode.untyped import texts
 from spark_merge.log.read import batches_of
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import RowsRead, Versions
-from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.kit.errors import storage_errors
 
 BATCH_ROWS_MAX = 65_536
 

@@ -24,12 +24,12 @@ import stamina
 import urllib3
 from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSLError
 
-from sidecar.errors import SinkError
-from sidecar.process.kept_secrets import kept
-from sidecar.process.patience import patience_s
-from sidecar.process.printable import printable
-from sidecar.process.progress import may_take
-from spark_merge.sinks.options import is_word, option, text, whole_seconds
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.kept_secrets import kept
+from sidecar.shared.process.patience import patience_s
+from sidecar.shared.process.printable import printable
+from sidecar.shared.process.progress import may_take
+from spark_merge.sinks.kit.options import is_word, option, text, whole_seconds
 
 RETRY_S = 30.0
 """How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""

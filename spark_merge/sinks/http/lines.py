@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sidecar.core.model import Seq, TableSchema
+from sidecar.shared.model.nouns import Seq, TableSchema
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.codecs.encode.runs import TableRun
 from spark_merge.port.contract import ChunkPiece, Counts, Portion, counted

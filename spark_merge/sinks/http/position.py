@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import secrets
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.sinks.http.client import Body, Receiver, client_of
 from spark_merge.sinks.http.state import BegunSegment, ReceiverState, state_of
-from spark_merge.sinks.position import Missed, OutputState, Stored
+from spark_merge.sinks.kit.position import Missed, OutputState, Stored
 
 REFUSED_MAX = 5
 """Swaps in a row that a receiver may answer with 409, for other workers that open at the same time."""

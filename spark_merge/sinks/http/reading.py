@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.process.progress import progressed
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.process.progress import progressed
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead

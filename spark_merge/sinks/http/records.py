@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from sidecar.core.model import MARK_TABLE, Column, TableSchema
-from sidecar.core.progress import SegmentDump
+from sidecar.shared.model.nouns import MARK_TABLE, Column, TableSchema
+from sidecar.shared.model.progress import SegmentDump
 from spark_merge.port.contract import Accepted, Head
 
 SCHEMAS_KEPT = 1024

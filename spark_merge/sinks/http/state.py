@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from sidecar.core.model import Seq
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import SinkError
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.position import as_text, from_fields, to_fields
+from spark_merge.sinks.kit.position import as_text, from_fields, to_fields
 
 VERSION = 1
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlunsplit
 
-from sidecar.errors import SinkError
-from sidecar.process.kept_secrets import keep
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.http.client import SECRET_KIND, Receiver, secret_of
 from spark_merge.sinks.http.sink import HttpSink
 from spark_merge.sinks.http.writer import BodyLimits
-from spark_merge.sinks.options import names_of, read
+from spark_merge.sinks.kit.options import names_of, read
 
 
 def receiver_of(uri: SinkUri) -> Receiver:

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from sidecar.core.model import Seq, TableName
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log.identity import continues
+from sidecar.shared.model.nouns import Seq, TableName
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log.identity import continues
 from spark_merge.port.contract import Counts, Outcome, Portion, Task
 from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
 from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import SegmentEnding, schema_line
 from spark_merge.sinks.http.state import BegunSegment, ReceiverState, StreamPlace, state_of
-from spark_merge.sinks.options import number, option
+from spark_merge.sinks.kit.options import number, option
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import StringType
 
-from sidecar.core.model import Column, TableSchema
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
@@ -32,7 +32,7 @@ from spark_merge.port.contract import Head
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
 from spark_merge.sinks.iceberg.uri import IcebergSettings
-from spark_merge.sinks.table_ddl import Merged, begun_again
+from spark_merge.sinks.kit.table_ddl import Merged, begun_again
 
 ICEBERG = Merged("Iceberg tables", "a table is not renamed in its catalog")
 Identifier = tuple[str, ...]

@@ -20,13 +20,13 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from sidecar.core.model import Seq
-from sidecar.log import storage
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
 from spark_merge.log.read import batches_of
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.port.keys import are_last, key_codes
-from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.iceberg.partitions import Place
 from spark_merge.sinks.iceberg.types import arrow_schema
 from spark_merge.sinks.iceberg.writer import Files, LakeFile, LakeTarget

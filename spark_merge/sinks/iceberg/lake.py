@@ -45,9 +45,9 @@ from pyiceberg.table.update import (
 )
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from sidecar.errors import SinkError, StorageFull
-from sidecar.process.patience import patience_s
-from sidecar.process.progress import may_take
+from sidecar.shared.errors import SinkError, StorageFull
+from sidecar.shared.process.patience import patience_s
+from sidecar.shared.process.progress import may_take
 from spark_merge.sinks.iceberg import rest
 from spark_merge.sinks.iceberg.deletes import RowDelta
 from spark_merge.sinks.iceberg.uri import IcebergSettings

@@ -9,7 +9,7 @@ from typing import Protocol
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
@@ -19,7 +19,7 @@ from spark_merge.sinks.iceberg.position import Standings
 from spark_merge.sinks.iceberg.types import Mode
 from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.iceberg.writer import LakeFile, LakeTarget
-from spark_merge.sinks.table_ddl import checked_effects
+from spark_merge.sinks.kit.table_ddl import checked_effects
 
 
 @dataclass(frozen=True, slots=True)

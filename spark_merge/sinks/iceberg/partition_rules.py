@@ -30,9 +30,9 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import NestedField
 
-from sidecar.core.model import TableName, TableSchema, lowered
-from sidecar.errors import SinkError, UnsupportedDdl
-from sidecar.sql.lexer import SqlToken
+from sidecar.shared.model.nouns import TableName, TableSchema, lowered
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.sql.lexer import SqlToken
 from spark_merge.ddl.tokens import ddl_tokens
 from spark_merge.sinks.iceberg.partitions import fits
 from spark_merge.sinks.iceberg.types import Mode, iceberg_schema

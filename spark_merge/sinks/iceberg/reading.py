@@ -26,10 +26,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField, PrimitiveType
 
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, lowered
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, lowered
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.log.storage import Folder
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading
@@ -39,7 +39,7 @@ from spark_merge.sinks.iceberg.hidden_rows import DeleteFile, MergedFile, Merged
 from spark_merge.sinks.iceberg.lake import Identifier, Lake
 from spark_merge.sinks.iceberg.position import PREFIX, standing_of
 from spark_merge.sinks.iceberg.types import envelope_fields
-from spark_merge.sinks.row_versions import dealt
+from spark_merge.sinks.kit.row_versions import dealt
 
 _SEQ, _FIRST_SEQ = f"{PREFIX}seq", f"{PREFIX}first-seq"
 

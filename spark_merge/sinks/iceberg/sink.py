@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema, lowered
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema, lowered
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
 from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
@@ -33,8 +33,8 @@ from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, IcebergSettings, settings_of
 from spark_merge.sinks.iceberg.writer import IcebergWriter, LakeFile
-from spark_merge.sinks.position import PositionKeeper
-from spark_merge.sinks.table_ddl import check_key
+from spark_merge.sinks.kit.position import PositionKeeper
+from spark_merge.sinks.kit.table_ddl import check_key
 
 CHUNK_PARTS = 16
 """A large dump keeps that many cores busy; each has a file of a segment and table."""

@@ -19,15 +19,15 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from sidecar.core.model import FIRST_SEQ, Seq, TableName, TableSchema
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
+from sidecar.shared.model.nouns import FIRST_SEQ, Seq, TableName, TableSchema
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
 from spark_merge.merge.cut import tables_with_rows
 from spark_merge.port.contract import Accepted, Head, Owner
-from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.folder.output import strays
-from spark_merge.sinks.held import missing
+from spark_merge.sinks.kit.held import missing
 from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, same_columns
 from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Lake, Outpaced, outpaced

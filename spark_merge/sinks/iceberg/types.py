@@ -37,7 +37,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sidecar.core.model import Column, TableSchema
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.block import Block
 from spark_merge.codecs.encode.typed import DECIMAL_DIGITS_MAX, file_schema, typed
 

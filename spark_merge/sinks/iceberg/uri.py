@@ -3,7 +3,7 @@ that this sink makes.
 
 What a catalog needs is given here, or by pyiceberg's own configuration under the catalog's name (`.pyiceberg.yaml`,
 `PYICEBERG_CATALOG__…`), which a parameter goes before. Tasks get no secret: they write data files with the keys of the storage as TiCDC
-names them (sidecar.log.storage), or with their machine's role.
+names them (sidecar.shared.log.storage), or with their machine's role.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 from urllib.parse import unquote, urlencode, urlsplit
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.errors import SinkError
-from sidecar.log.storage import Folder, open_folder
-from sidecar.log.storage.folder import S3_PARAMETERS
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage.folder import S3_PARAMETERS
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.iceberg.partition_rules import PartitionRules, partitions_of
 from spark_merge.sinks.iceberg.types import Mode
-from spark_merge.sinks.options import commit_interval, commit_tss, names_of, one_of, option, parsed, read, routes, text
+from spark_merge.sinks.kit.options import commit_interval, commit_tss, names_of, one_of, option, parsed, read, routes, text
 
 TABLES = "{schema}.{table}"
 RECORD = "_ticdc_dump"

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.errors import ConfigError, OutcomeUnknown, SinkError
-from sidecar.process.kept_secrets import keep, kept
-from sidecar.process.librdkafka import REPAIRED, DebugLog
-from sidecar.process.patience import patience_s
-from sidecar.process.progress import may_take
+from sidecar.shared.errors import ConfigError, OutcomeUnknown, SinkError
+from sidecar.shared.process.kept_secrets import keep, kept
+from sidecar.shared.process.librdkafka import REPAIRED, DebugLog
+from sidecar.shared.process.patience import patience_s
+from sidecar.shared.process.progress import may_take
 
 OUTAGE_MAX_S = 25.0
 """Without an answer, of one step: then it is reported, and tried again. A broker that is restarted takes less mostly."""

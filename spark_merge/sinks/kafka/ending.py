@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
-from sidecar.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.log.manifest import DdlRecord
 from spark_merge.port.contract import Head, Task
 
 HEADER = "ticdc-dump"
@@ -19,7 +19,7 @@ HEADER = "ticdc-dump"
 the log, ORDINAL the row's place in it or in its chunk, CHUNK the chunk's place in the segment."""
 
 DUMP_HEADER = "ticdc-dump-progress"
-"""Of each resolved mark from a log's first dump on: `sidecar.core.progress.SegmentDump.to_json`."""
+"""Of each resolved mark from a log's first dump on: `sidecar.shared.model.progress.SegmentDump.to_json`."""
 
 
 @dataclass(frozen=True, slots=True)

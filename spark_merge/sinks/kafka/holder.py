@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import assert_never
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import Outcome
 from spark_merge.sinks.kafka.claims import (
     ClaimEvent,

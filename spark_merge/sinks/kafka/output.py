@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from sidecar.core.model import CommitTs
-from sidecar.ticdc.dispatch import Router
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.ticdc.dispatch import Router
 from spark_merge.codecs.encode.messages import Encoder
 from spark_merge.sinks.kafka.client import SinkCluster
 

@@ -1,4 +1,4 @@
-"""The partition in which TiCDC would put each row: its dispatchers' hashes (sidecar/ticdc/dispatch.py) over columns of canonical text.
+"""The partition in which TiCDC would put each row: its dispatchers' hashes (sidecar/shared/ticdc/dispatch.py) over columns of canonical text.
 
     rule + schema ─► the columns that count ─► their values' bytes, as Go writes them ─► crc32, xor ─► modulo the topic's partitions
 
@@ -6,7 +6,7 @@ A value's bytes are those that TiCDC hashes, which are neither protocol's: an en
 What is the same for many rows is made once: such columns are looked at by their distinct values.
 
 TiCDC keeps the table's name as it came with the row; here it is the schema's. They differ where the classic architecture lowers a schema's
-name after a RENAME (sidecar/ticdc/topics.py).
+name after a RENAME (sidecar/shared/ticdc/topics.py).
 
 Source: pingcap/tiflow cdc/sink/dmlsink/mq/dispatcher/partition, cdc/entry/mounter.go (formatColVal), cdc/model/sink.go (ColumnValueString);
 pingcap/ticdc pkg/common/{helper,column}.go. Held against vectors of TiCDC's own code and against every recording.
@@ -26,11 +26,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Column, IndexDefinition, TableSchema, lowered
-from sidecar.errors import SinkError
-from sidecar.partition.ids import NEW_LOG
-from sidecar.ticdc.dispatch import Hashing, PartitionRule
-from spark_merge.codecs.zone import ZERO
+from sidecar.shared.model.nouns import Column, IndexDefinition, TableSchema, lowered
+from sidecar.shared.errors import SinkError
+from sidecar.shared.partition.ids import NEW_LOG
+from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
+from sidecar.shared.columns.zone import ZERO
 
 _Hashes = npt.NDArray[np.uint32]
 

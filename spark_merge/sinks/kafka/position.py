@@ -33,16 +33,16 @@ from typing import TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from sidecar.errors import OutcomeUnknown, OwnershipLost, SinkError
-from sidecar.process.patience import patience_s
-from sidecar.process.progress import progressed
+from sidecar.shared.errors import OutcomeUnknown, OwnershipLost, SinkError
+from sidecar.shared.process.patience import patience_s
+from sidecar.shared.process.progress import progressed
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced, passing
 from spark_merge.sinks.kafka.output import CHUNK_PARTS, Output
 from spark_merge.sinks.kafka.position_records import STATE_KEY, Control, PositionRead, TopicBatch, check_term, current_control, slots_of
 from spark_merge.sinks.kafka.producer import IdempotentProducer, TransactionalProducer
 from spark_merge.sinks.kafka.topics import TopicReader, make
 from spark_merge.sinks.kafka.write_modes import write_mode
-from spark_merge.sinks.position import Missed, OutputState, Stored
+from spark_merge.sinks.kit.position import Missed, OutputState, Stored
 
 CONTROL = 0
 

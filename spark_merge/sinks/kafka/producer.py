@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from sidecar.errors import SinkError
-from sidecar.process.progress import progressed
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.progress import progressed
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, TRANSACTION_MAX_S, Fenced, SinkCluster, patiently
 
 QUEUE_KBYTES_MAX = 32 << 10

@@ -20,12 +20,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from sidecar.codecs.contract import Codec
-from sidecar.codecs.registry import CARRIERS, codec_for
-from sidecar.core.model import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
-from sidecar.errors import FeedError, SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.process.progress import progressed
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.codecs.registry import CARRIERS, codec_for
+from sidecar.shared.model.nouns import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
+from sidecar.shared.errors import FeedError, SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.process.progress import progressed
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sidecar.codecs.registry import CARRIERS
-from sidecar.core.model import TableSchema
-from sidecar.partition.ids import is_partitioned, key_ids, partition_ids
+from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.partition.ids import is_partitioned, key_ids, partition_ids
 from spark_merge.codecs.encode.messages import Encoder, RowMessage
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES, image_column, split
 from spark_merge.codecs.protocols import encoder_module

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.errors import SinkError
 from spark_merge.merge.cut import stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.readable import Reading
@@ -33,7 +33,7 @@ from spark_merge.sinks.kafka.position_records import TopicBatch
 from spark_merge.sinks.kafka.reading import read_back
 from spark_merge.sinks.kafka.topics import partitions_of
 from spark_merge.sinks.kafka.writer import KafkaWriter, TaskPlace
-from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.kit.position import PositionKeeper
 
 FEW_ROWS = 30_000
 """Rows of chunks in a segment that go with its live rows in one task: a transaction takes as long as a core needs for so many rows."""

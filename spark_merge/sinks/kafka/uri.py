@@ -1,7 +1,7 @@
 """A Kafka sink by its URI: `kafka://b1:9092,b2:9092/topic?protocol=open-protocol&…`, with TiCDC's own parameters and a few of ours.
 
-What a changefeed's config file says (`config=FILE`: sidecar/ticdc/changefeed_file.py) holds here too, the URI before it; how the brokers
-are reached is read as a changefeed's is (sidecar/ticdc/changefeed_info.py). A parameter of TiCDC's that is not declared here is rejected.
+What a changefeed's config file says (`config=FILE`: sidecar/shared/ticdc/changefeed_file.py) holds here too, the URI before it; how the brokers
+are reached is read as a changefeed's is (sidecar/shared/ticdc/changefeed_info.py). A parameter of TiCDC's that is not declared here is rejected.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlunsplit
 
-from sidecar.codecs.registry import CARRIERS
-from sidecar.core.model import CommitTs
-from sidecar.errors import ConfigError, SinkError
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
-from sidecar.ticdc.changefeed_file import ChangefeedFile, rules_of
-from sidecar.ticdc.changefeed_info import client_settings, kafka_place
-from sidecar.ticdc.dispatch import Hashing, Router
+from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.changefeed_file import ChangefeedFile, rules_of
+from sidecar.shared.ticdc.changefeed_info import client_settings, kafka_place
+from sidecar.shared.ticdc.dispatch import Hashing, Router
 from spark_merge.codecs.encode.messages import Architecture
 from spark_merge.codecs.protocols import encoder
 from spark_merge.port.contract import Sink
@@ -27,7 +27,7 @@ from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.topics import TopicReader
-from spark_merge.sinks.options import block, commit_tss, flag, names_of, number, one_of, option, read, text, texts_of
+from spark_merge.sinks.kit.options import block, commit_tss, flag, names_of, number, one_of, option, read, text, texts_of
 
 PROTOCOL = next(iter(CARRIERS))
 LIBRDKAFKA_BYTES_MAX = 1_000_000_000
@@ -54,7 +54,7 @@ CLIENT = {
     "sasl-gssapi-user": "The Kerberos principal, without its realm.",
     "sasl-gssapi-realm": "The realm of the principal.",
 }
-"""How the brokers are reached, by TiCDC's names. They are read by sidecar/ticdc/changefeed_info.py."""
+"""How the brokers are reached, by TiCDC's names. They are read by sidecar/shared/ticdc/changefeed_info.py."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic
 
-from spark_merge.sinks.position import Detail, Missed, OutputState, Payload, Stored
+from spark_merge.sinks.kit.position import Detail, Missed, OutputState, Payload, Stored
 
 
 @dataclass(slots=True)

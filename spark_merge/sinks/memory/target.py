@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from spark_merge.merge.rule import Image, OutputRow
 from spark_merge.port.contract import Accepted, Outcome, Owner
 from spark_merge.sinks.memory.positions import MemoryPositions
-from spark_merge.sinks.position import check_owner
+from spark_merge.sinks.kit.position import check_owner
 
 Key = tuple[TableName, Image]
 

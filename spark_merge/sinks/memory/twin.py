@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.port.contract import Accepted, Batch, Owner, Standing
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.memory.reading import read_back
 from spark_merge.sinks.memory.target import Begun, target
-from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.kit.position import PositionKeeper
 
 
 class Twin:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sidecar.process.progress import progressed
+from sidecar.shared.process.progress import progressed
 from spark_merge.merge.cut import spread, units
 from spark_merge.port.contract import Batch, Head, Outcome, Portion, Task
 from spark_merge.sinks.memory.rows import read

@@ -1,6 +1,6 @@
 """A MySQL-compatible database as an output: rows are upserted and deleted in parallel, in transactions that hold the position too.
 
-uri         what the operator names: server, account, TiCDC's parameters      server      how sessions (sidecar/mysql) log in
+uri         what the operator names: server, account, TiCDC's parameters      server      how sessions (sidecar/shared/mysql) log in
 position    our own tables there: owner, what is accepted, what is begun, how far each worker is
 server_table   a table as the server shows it                                 statements  rows as SQL text
 tables      how rows go into it, and why they do not:

@@ -1,4 +1,4 @@
-"""What texts have at a target whose collations count, where the source's cluster compares their bytes (sidecar/mysql/collation.py).
+"""What texts have at a target whose collations count, where the source's cluster compares their bytes (sidecar/shared/mysql/collation.py).
 
 A column that we make passes our own check of it (`tables.target_table`). So it compares bytes, whether it is a key or becomes one later:
 
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from sidecar.core.model import ColumnDefinition, TableDefinition, lowered
-from sidecar.mysql.flavour import Flavour
-from sidecar.rowcodec.type_cast import KINDS, column_type
+from sidecar.shared.model.nouns import ColumnDefinition, TableDefinition, lowered
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.rowcodec.type_cast import KINDS, column_type
 from spark_merge.sinks.mysql.holds import holding_type
 
 

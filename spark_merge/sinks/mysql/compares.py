@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from sidecar.core.model import ColumnDefinition, TableDefinition, TableSchema, lowered
-from sidecar.rowcodec.type_cast import KINDS, ColumnType
+from sidecar.shared.model.nouns import ColumnDefinition, TableDefinition, TableSchema, lowered
+from sidecar.shared.rowcodec.type_cast import KINDS, ColumnType
 from spark_merge.sinks.mysql.holds import Narrowing
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, UniqueIndex
 

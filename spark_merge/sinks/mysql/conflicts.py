@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
-from sidecar.core.model import Column
+from sidecar.shared.model.nouns import Column
 from spark_merge.sinks.mysql.tables import TargetTable, UniqueKeyPart
 
 Image: TypeAlias = "Sequence[str | None]"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pymysql
 
-from sidecar.core.model import (
+from sidecar.shared.model.nouns import (
     MARK_TABLE,
     ColumnDefinition,
     IndexDefinition,
@@ -26,10 +26,10 @@ from sidecar.core.model import (
     TableSchema,
     lowered,
 )
-from sidecar.errors import SinkError, UnsupportedDdl
-from sidecar.mysql.collation import by_bytes
-from sidecar.mysql.flavour import Flavour, flavour_of
-from sidecar.sql.text import Shows, quoted, quoted_text, shown
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.mysql.collation import by_bytes
+from sidecar.shared.mysql.flavour import Flavour, flavour_of
+from sidecar.shared.sql.text import Shows, quoted, quoted_text, shown
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint

@@ -24,12 +24,12 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pymysql
 
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema, lowered
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.mysql.collation import by_bytes
-from sidecar.mysql.flavour import Flavour, flavour_of
-from sidecar.mysql.setup import lenient_mode
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, lowered
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.mysql.collation import by_bytes
+from sidecar.shared.mysql.flavour import Flavour, flavour_of
+from sidecar.shared.mysql.setup import lenient_mode
 from spark_merge.ddl.logged import query_of
 from spark_merge.ddl.names import at_target, changed_tables, of_the_log, places, together
 from spark_merge.ddl.parser import parsed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sidecar.core.model import CommitTs, TableSchema, physical_ms
+from sidecar.shared.model.nouns import CommitTs, TableSchema, physical_ms
 from spark_merge.ddl.columns import column_effects
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sidecar.core.model import TableName, lowered
-from sidecar.errors import UnsupportedDdl
-from sidecar.mysql.flavour import Flavour
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import TableName, lowered
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.statement import (
     BoundPiece,
     DefaultPiece,

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from sidecar.core.model import Column, TableDefinition, TableSchema, lowered
-from sidecar.mysql.flavour import Flavour
-from sidecar.partition.clause import Clause, Literal, NotRead, PartitionExpression, Rows, read_clause
-from sidecar.partition.ids import of_literal
-from sidecar.partition.value import NotDecided
+from sidecar.shared.model.nouns import Column, TableDefinition, TableSchema, lowered
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.partition.clause import Clause, Literal, NotRead, PartitionExpression, Rows, read_clause
+from sidecar.shared.partition.ids import of_literal
+from sidecar.shared.partition.value import NotDecided
 from spark_merge.sinks.mysql.compares import alike
 from spark_merge.sinks.mysql.server_table import TableThere
 

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol
 
 import pymysql
 
-from sidecar.core.model import TableName
-from sidecar.mysql.errors import NO_RIGHT, NO_TABLE
-from sidecar.mysql.flavour import Flavour
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.mysql.errors import NO_RIGHT, NO_TABLE
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.statement import Statement, StatementKind
 
 

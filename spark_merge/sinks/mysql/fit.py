@@ -10,12 +10,12 @@ from contextlib import closing
 
 import pymysql
 
-from sidecar.core.model import TableName, TableSchema
-from sidecar.mysql.errors import failure
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.mysql.errors import failure
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.sql.text import quoted
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.mysql.position import SinkTable, position_of
 from spark_merge.sinks.mysql.tables import TargetTable, read_tables

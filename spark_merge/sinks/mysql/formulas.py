@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from sidecar.core.model import Column, ColumnDefinition, TableDefinition, lowered
-from sidecar.mysql.flavour import Flavour
-from sidecar.rowcodec.type_cast import ColumnType, column_type
-from sidecar.sql.lexer import SqlToken, tokens
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, lowered
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.rowcodec.type_cast import ColumnType, column_type
+from sidecar.shared.sql.lexer import SqlToken, tokens
 from spark_merge.ddl.conversion import Typed, capacity, longest
 from spark_merge.sinks.mysql.holds import exact
 

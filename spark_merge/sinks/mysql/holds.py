@@ -2,7 +2,7 @@
 
 `tables.target_table` applies it to each column of a table that is there, by the log's definitions: at `check`, when a table first has rows,
 and after each DDL. A type that holds more is fine. The values are those of the source's type. They are written as `statements.literal_of`
-writes them, in the sessions of sidecar/mysql/setup.py.
+writes them, in the sessions of sidecar/shared/mysql/setup.py.
 
     integers, bits, years, decimals   all their digits, and their sign; in floating-point columns as many digits as these tell apart
     floats, doubles                   the same or the wider type, with as many digits as the source's where it has (M,D)
@@ -24,10 +24,10 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from sidecar.core.model import Column, ColumnDefinition, Kind
-from sidecar.mysql.flavour import Flavour
-from sidecar.rowcodec.type_cast import KINDS, TEXT_BYTES, ColumnType, column_type, integer_range
-from sidecar.sql.text import Shows, labels
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.rowcodec.type_cast import KINDS, TEXT_BYTES, ColumnType, column_type, integer_range
+from sidecar.shared.sql.text import Shows, labels
 from spark_merge.ddl.conversion import Typed
 from spark_merge.sinks.mysql.server_table import ServerColumn
 

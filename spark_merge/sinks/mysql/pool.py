@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 from threading import Lock
 
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.mysql.setup import IDLE_S
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.mysql.setup import IDLE_S
 from spark_merge.sinks.mysql.server import SqlServer
 
 IDLE_MAX = 64

@@ -24,13 +24,13 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import pymysql
 
-from sidecar.core.model import Seq
-from sidecar.errors import SinkError
-from sidecar.mysql.errors import NO_RELATION, code_of
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import SinkError
+from sidecar.shared.mysql.errors import NO_RELATION, code_of
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.port.contract import Owner
-from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner, from_fields, to_fields
+from spark_merge.sinks.kit.position import Missed, OutputState, PositionKeeper, Stored, check_owner, from_fields, to_fields
 
 _SINK = """CREATE TABLE IF NOT EXISTS {sink} (
   id TINYINT NOT NULL PRIMARY KEY,

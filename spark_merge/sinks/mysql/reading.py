@@ -1,7 +1,7 @@
 """The target's rows, read back: SELECTs of key ranges, each in a part of its own, or of some keys (../keyed.py).
 
 - The rows of a part are of one moment.
-- A part reads as the source's reader does (sidecar/resultset). What its connection has sent is made into columns while more comes.
+- A part reads as the source's reader does (sidecar/shared/resultset). What its connection has sent is made into columns while more comes.
 - Nothing is locked: a SELECT of READ COMMITTED reads the newest committed rows.
 - A part whose connection is lost amid its rows fails, and can run again.
 """
@@ -16,19 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
-from sidecar.core.keyset import KeyColumn, ReadKey, between, key_columns
-from sidecar.core.model import Column, TableName, TableSchema, lowered
-from sidecar.mysql.errors import failure
-from sidecar.mysql.key_ranges import KeySpan, cut, rows_select
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.progress import may_take
-from sidecar.resultset.packets import read_blocks
-from sidecar.resultset.selects import spelt
+from sidecar.shared.model.keyset import KeyColumn, ReadKey, between, key_columns
+from sidecar.shared.model.nouns import Column, TableName, TableSchema, lowered
+from sidecar.shared.mysql.errors import failure
+from sidecar.shared.mysql.key_ranges import KeySpan, cut, rows_select
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.progress import may_take
+from sidecar.shared.resultset.packets import read_blocks
+from sidecar.shared.resultset.selects import spelt
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.grouped import grouped
-from spark_merge.sinks.keyed import keyed_reading
+from spark_merge.sinks.kit.grouped import grouped
+from spark_merge.sinks.kit.keyed import keyed_reading
 from spark_merge.sinks.mysql.position import position_of
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import ServerTable, read_table

@@ -1,12 +1,12 @@
-"""The target's server, as the sink's URI names it: a `sidecar.mysql.session.MysqlServer` whose password does not travel with tasks."""
+"""The target's server, as the sink's URI names it: a `sidecar.shared.mysql.session.MysqlServer` whose password does not travel with tasks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.mysql.session import Login
-from spark_merge.sinks.options import option, whole_seconds
-from spark_merge.sinks.server import CertifiedServer
+from sidecar.shared.mysql.session import Login
+from spark_merge.sinks.kit.options import option, whole_seconds
+from spark_merge.sinks.kit.server import CertifiedServer
 
 RETRY_S = 30.0
 """How long what passes is tried again within an attempt of the sink; then the sink's own loop does, and reports it."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from sidecar.core.model import TableName, lowered
-from sidecar.mysql.collation import PADS
-from sidecar.rowcodec.definition import bound, partitioning_clause
+from sidecar.shared.model.nouns import TableName, lowered
+from sidecar.shared.mysql.collation import PADS
+from sidecar.shared.rowcodec.definition import bound, partitioning_clause
 
 UniqueIndex: TypeAlias = "tuple[tuple[str | None, int | None], ...]"
 

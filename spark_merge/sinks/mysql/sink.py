@@ -17,15 +17,15 @@ from hashlib import sha256
 import msgspec
 import pyarrow as pa
 
-from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.merge.cut import stages, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.keyed import KnownTables
+from spark_merge.sinks.kit.keyed import KnownTables
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
@@ -34,9 +34,9 @@ from spark_merge.sinks.mysql.reading import reading
 from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
 from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
-from spark_merge.sinks.position import PositionKeeper
-from spark_merge.sinks.table_ddl import checked_effects
-from spark_merge.sinks.written import end_with_ddls, planned
+from spark_merge.sinks.kit.position import PositionKeeper
+from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.kit.written import end_with_ddls, planned
 
 DDL_S_MAX = 30 * 24 * 3600
 """A DDL may take as long as it takes."""

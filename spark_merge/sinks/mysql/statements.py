@@ -15,11 +15,11 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Column, TableSchema
-from sidecar.errors import SinkError
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.sql.text import quoted
 from spark_merge.port.keys import key_text
-from spark_merge.sinks.grouped import grouped
+from spark_merge.sinks.kit.grouped import grouped
 from spark_merge.sinks.mysql.tables import TargetTable
 
 Literal: TypeAlias = Callable[[str], str]

@@ -15,11 +15,11 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Column, ColumnDefinition, TableDefinition, TableName, TableSchema, lowered
-from sidecar.errors import SinkError
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.session import MysqlSession
-from sidecar.rowcodec.type_cast import column_type
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema, lowered
+from sidecar.shared.errors import SinkError
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.rowcodec.type_cast import column_type
 from spark_merge.ddl.conversion import Typed
 from spark_merge.sinks.mysql.compares import merged_rows
 from spark_merge.sinks.mysql.formulas import differing_columns

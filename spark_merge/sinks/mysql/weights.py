@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.session import MysqlSession
 
 TEXTS_MAX = 50_000
 """That are remembered."""

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import pymysql
 
-from sidecar.errors import OwnershipLost, SinkError, SourceError
-from sidecar.mysql.errors import Warned, failure, passes
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.background import Background
+from sidecar.shared.errors import OwnershipLost, SinkError, SourceError
+from sidecar.shared.mysql.errors import Warned, failure, passes
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.background import Background
 from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.statements import Puts, SqlWrite, due, statements
 

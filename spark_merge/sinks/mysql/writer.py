@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.mysql.retry import carried_out
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.mysql.retry import carried_out
 from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Task, counted
 from spark_merge.sinks.mysql.conflicts import Causality, Key, keys_of, together
 from spark_merge.sinks.mysql.pool import borrowed, given_back

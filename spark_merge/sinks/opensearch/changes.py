@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.port.contract import Head, has_rows
-from spark_merge.sinks.table_ddl import checked_effects
+from spark_merge.sinks.kit.table_ddl import checked_effects
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from opensearchpy.exceptions import ConnectionError as NotReached
 from opensearchpy.exceptions import SSLError, TransportError
 from opensearchpy.serializer import JSONSerializer
 
-from sidecar.errors import SinkError
-from sidecar.process.patience import patience_s
-from sidecar.process.progress import may_take
-from spark_merge.sinks.options import option, whole_seconds
-from spark_merge.sinks.server import CertifiedServer
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.patience import patience_s
+from sidecar.shared.process.progress import may_take
+from spark_merge.sinks.kit.options import option, whole_seconds
+from spark_merge.sinks.kit.server import CertifiedServer
 
 T = TypeVar("T")
 Body: TypeAlias = "Mapping[str, Any] | bytes | None"

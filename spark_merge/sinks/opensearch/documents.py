@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.codecs.encode.block import Block, image_columns, versions
 from spark_merge.codecs.encode.go_json import strings
 from spark_merge.port.keys import key_text

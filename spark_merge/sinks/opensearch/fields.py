@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, assert_never
 
-from sidecar.core.model import Column, TableSchema
-from spark_merge.sinks.options import one_of, option
+from sidecar.shared.model.nouns import Column, TableSchema
+from spark_merge.sinks.kit.options import one_of, option
 
 KEYWORD_CHARS_MAX = 8191
 """A keyword may have 32766 bytes; a longer text is in the document and not in the index."""

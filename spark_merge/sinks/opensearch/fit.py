@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from urllib.parse import quote
 
-from sidecar.core.model import MARK_TABLE, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, TableSchema
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchSession
 from spark_merge.sinks.opensearch.indices import Indices

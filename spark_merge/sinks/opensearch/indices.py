@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 from opensearchpy.exceptions import RequestError
 
-from sidecar.core.model import Seq, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.identity import continues
-from spark_merge.sinks.grouped import grouped
+from sidecar.shared.model.nouns import Seq, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.identity import continues
+from spark_merge.sinks.kit.grouped import grouped
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchSession, kind_of
 from spark_merge.sinks.opensearch.fields import differs, problems
 from spark_merge.sinks.opensearch.names import physical

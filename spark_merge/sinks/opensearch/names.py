@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from string import Formatter
 
-from sidecar.core.model import Seq, TableName
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import Seq, TableName
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.routes import Routes
-from spark_merge.sinks.options import option, parsed, routes
+from spark_merge.sinks.kit.options import option, parsed, routes
 
 PATTERN = "{schema}.{table}"
 BYTES_MAX = 230

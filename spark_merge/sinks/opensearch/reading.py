@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from opensearchpy.exceptions import TransportError
 
-from sidecar.core.model import TableSchema
-from sidecar.errors import SinkError
-from sidecar.process.progress import progressed
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.progress import progressed
 from spark_merge.port.contract import Accepted
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import Reading, RowForm, RowsRead

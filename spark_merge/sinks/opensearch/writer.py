@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-from sidecar.core.model import MARK_TABLE
+from sidecar.shared.model.nouns import MARK_TABLE
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.port.contract import Counts, Outcome, Portion, Task, counted
 from spark_merge.sinks.opensearch import bulk

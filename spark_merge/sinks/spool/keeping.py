@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from urllib.parse import quote
 
-from sidecar.core.model import Seq
-from sidecar.errors import InvalidField, SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder
-from spark_merge.sinks.errors import storage_errors
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import InvalidField, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import SEGMENT, DeliveredSegment, segment_path
 from spark_merge.sinks.folder.output import SWEPT_SEGMENTS
-from spark_merge.sinks.options import option, real
-from spark_merge.sinks.records import JsonRecord
+from spark_merge.sinks.kit.options import option, real
+from spark_merge.sinks.kit.records import JsonRecord
 
 KEPT = "kept.json"
 SUBSCRIBERS = "_subscribers"

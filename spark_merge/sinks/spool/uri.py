@@ -1,5 +1,5 @@
 """The sink of subscribers by its URI: `grpc:///dir` or `grpc://bucket/prefix`, the folder of the spool on a disk or S3; `grpc:` alone is
-beside the log (sidecar/config.py::placed). Subscribers find it at the control service's address, so the URI has none.
+beside the log (sidecar/shared/config.py::placed). Subscribers find it at the control service's address, so the URI has none.
 """
 
 from __future__ import annotations
@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from sidecar.errors import ConfigError, SinkError
-from sidecar.log.storage import Folder, open_folder
-from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
+from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage.folder import S3_PARAMETERS, place_problem
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
-from spark_merge.sinks.options import names_of, read
+from spark_merge.sinks.kit.options import names_of, read
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.spool.reader import SpoolReader
 from spark_merge.sinks.spool.sink import SpoolSink

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from sidecar.errors import SinkError, StorageFull
-from sidecar.process.progress import progressed
+from sidecar.shared.errors import SinkError, StorageFull
+from sidecar.shared.process.progress import progressed
 
 BUSY_S = 60.0
 """How long a transaction waits for another process's."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.position import Missed, OutputState, Stored, as_text, from_fields, to_fields
+from spark_merge.sinks.kit.position import Missed, OutputState, Stored, as_text, from_fields, to_fields
 from spark_merge.sinks.sqlite.database import reader, transaction
 
 _CREATE = """CREATE TABLE IF NOT EXISTS _ticdc_dump (id INTEGER PRIMARY KEY CHECK (id = 1), log_id TEXT NOT NULL, epoch INTEGER NOT NULL,

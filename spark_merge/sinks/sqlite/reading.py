@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.keyset import Key
-from sidecar.core.model import Column, TableSchema
-from sidecar.errors import SinkError
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.errors import SinkError
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.grouped import grouped
-from spark_merge.sinks.keyed import keyed_reading, keys_of
+from spark_merge.sinks.kit.grouped import grouped
+from spark_merge.sinks.kit.keyed import keyed_reading, keys_of
 from spark_merge.sinks.sqlite.database import quoted, reader
 
 PAGE_BYTES, PAGE_ROWS_MAX = 8 << 20, 10_000

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.model import CommitTs, TableName, TableSchema, lowered
-from sidecar.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, lowered
+from sidecar.shared.errors import SinkError
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.ddl.routes import check_apart
 from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Standing, Task, Unit, counted, has_rows
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.options import commit_tss, names_of, read
-from spark_merge.sinks.position import PositionKeeper, check_owner
+from spark_merge.sinks.kit.options import commit_tss, names_of, read
+from spark_merge.sinks.kit.position import PositionKeeper, check_owner
 from spark_merge.sinks.sqlite.database import reader, transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions, note_written, stored_in, written_in
 from spark_merge.sinks.sqlite.reading import reading

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.chain import LastCommit, NumberedFiles
-from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.position import OutputState, Stored
-from spark_merge.sinks.records import JsonRecord
+from spark_merge.sinks.kit.chain import LastCommit, NumberedFiles
+from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.position import OutputState, Stored
+from spark_merge.sinks.kit.records import JsonRecord
 from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, IDENTITY, OURS, PROBE, StoragePlace
 from spark_merge.sinks.storage.names import Last, Named, NamesChange, StorageNames, StoredVersion
 from spark_merge.sinks.storage.options import StorageOptions

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import TableSchema
-from sidecar.errors import SinkError
-from sidecar.partition.ids import key_ids, partition_ids
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.partition.ids import key_ids, partition_ids
 from spark_merge.codecs.encode.split import image_column, split_at
 from spark_merge.port.contract import CHANGES
 

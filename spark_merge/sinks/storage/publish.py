@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
 from spark_merge.port.contract import Accepted
-from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.storage.layout import CHECKPOINT, index_of
 from spark_merge.sinks.storage.names import Named
 

@@ -20,11 +20,11 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema
-from sidecar.errors import SinkError, UnsupportedDdl
-from sidecar.log.manifest import DdlRecord
-from sidecar.sql.lexer import tokens
-from sidecar.ticdc.ddl_text import action_of
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableName, TableSchema
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.sql.lexer import tokens
+from sidecar.shared.ticdc.ddl_text import action_of
 from spark_merge.codecs.decode.canal_json import kind_of
 from spark_merge.codecs.encode.go_json import string
 from spark_merge.codecs.encode.messages import Architecture, definition_of

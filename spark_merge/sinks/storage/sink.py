@@ -17,18 +17,18 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
-from sidecar.log import storage
-from sidecar.log.storage import Folder
-from sidecar.partition.ids import is_partitioned
+from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.partition.ids import is_partitioned
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES
 from spark_merge.merge.cut import spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.chain import CommitChain
-from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.fence import ANOTHER_FOLDER
-from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.kit.chain import CommitChain
+from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.fence import ANOTHER_FOLDER
+from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.sinks.storage.commits import StorageOutput
 from spark_merge.sinks.storage.layout import STAGED, staged_by
 from spark_merge.sinks.storage.names import Staged, StorageNames, named

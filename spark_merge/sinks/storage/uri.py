@@ -4,10 +4,10 @@ storage's own parameters are those of the files sink.
 
 from __future__ import annotations
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkUri
-from spark_merge.sinks.folder_uri import checked_folder, folder_of, has_files_of_others
+from spark_merge.sinks.kit.folder_uri import checked_folder, folder_of, has_files_of_others
 from spark_merge.sinks.storage.layout import IDENTITY, OURS, PROBE
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.sink import StorageSink

@@ -25,8 +25,8 @@ from typing import Any
 import grpc
 
 from sidecar.binlog.nodes import ONLINE, Node
-from sidecar.errors import CoordinationLost, FeedLost
-from sidecar.process.background import Background
+from sidecar.shared.errors import CoordinationLost, FeedLost
+from sidecar.shared.process.background import Background
 from tests.support.pump_client.choice import STRATEGIES, Strategy
 from ticdc_dump.binlog import pump_pb2, pump_pb2_grpc
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sidecar.config import SourceSection
-from sidecar.core.model import TableName
-from sidecar.mysql.collation import PADS
+from sidecar.shared.config import SourceSection
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.mysql.collation import PADS
 from tests.support.services import tidb_views
 
 Rows = Sequence[Sequence[object]]

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from sidecar.core.model import TableName
-from sidecar.process.background import Background
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.process.background import Background
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Place, Shown
 from tests.support.services.freezing import freeze, thaw

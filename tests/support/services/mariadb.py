@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import pymysql
 
-from sidecar.config import SourceSection
+from sidecar.shared.config import SourceSection
 from tests.support.services.freezing import freeze
 from tests.support.services.jars import mariadb_home
 from tests.support.services.ports import free_ports

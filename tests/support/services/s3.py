@@ -18,7 +18,7 @@ from typing import Any, Self
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from sidecar.log.storage import open_folder, s3
+from sidecar.shared.log.storage import open_folder, s3
 from tests.support.services.ports import free_port
 
 BUCKET = "lake"

@@ -1,7 +1,7 @@
 """What TiDB's information_schema shows of a table, made of its TableInfo as TiDB makes it, for the columns that the adapters ask for.
 
 Source: pingcap/tidb pkg/executor/infoschema_reader.go, pkg/table/column.go::NewColDesc, pkg/parser/types/field_type.go::InfoSchemaStr,
-with `deprecate-integer-display-length` as TiDB 8.5 has it. Written beside sidecar/rowcodec/definition.py, not from it.
+with `deprecate-integer-display-length` as TiDB 8.5 has it. Written beside sidecar/shared/rowcodec/definition.py, not from it.
 """
 
 from __future__ import annotations

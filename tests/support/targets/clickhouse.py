@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sidecar.errors import SinkError
-from sidecar.log.manifest import Manifest
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import Manifest
 from spark_merge.port.contract import Batch, Head
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from tests.support.clickhouse_place import uri_of

@@ -13,9 +13,9 @@ from functools import partial
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName
-from sidecar.core.progress import progress_from_json
-from sidecar.log.manifest import Manifest
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
+from sidecar.shared.model.progress import progress_from_json
+from sidecar.shared.log.manifest import Manifest
 from sidecar.replay.judge import table_replay
 from sidecar.replay.judge.verify import replay
 from tests.integration.test_ddl_recordings import wrong_in_ticdc

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
+from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.rows import equal_rows
 from spark_merge.sinks.files.reader import read_output
 from tests.support.read_back import read_back

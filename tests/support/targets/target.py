@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord, Manifest
 from tests.support.recorded_target import Case, Read, RecordedLog
 from tests.support.replaying import Stage
 

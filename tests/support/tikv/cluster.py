@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from threading import Condition
 from typing import Any
 
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, INITIALIZED, PREWRITE, PUT, ROLLBACK
-from sidecar.tikv.regions import decoded, encoded
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, INITIALIZED, PREWRITE, PUT, ROLLBACK
+from sidecar.shared.tikv.regions import decoded, encoded
 from tests.support.tikv.recorded import History, LogRow
 from tests.support.tikv.transactions import Transactions
 from ticdc_dump.tikv import cdcpb_pb2, errorpb_pb2, metapb_pb2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.rowcodec.kv_matcher import COMMIT, PREWRITE, ROLLBACK
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, PREWRITE, ROLLBACK
 from tests.support.tikv.cluster import Cluster
 from tests.support.tikv.recorded import History, LogRow
 from tests.support.tikv.server import TSO_PHYSICAL_MS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.ports import Puller
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled
 from tests.support.tikv.recorded import History
 
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from sidecar.core.model import CommitTs
-from sidecar.rowcodec.key_values import KeyRange, KvEntry
-from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK
-from sidecar.tikv.regions import decoded
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK
+from sidecar.shared.tikv.regions import decoded
 from tests.support.recordings import recording
 from ticdc_dump.tikv import cdcpb_pb2
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 
-from sidecar.config import TikvSection
-from sidecar.tikv.regions import encoded
+from sidecar.shared.config import TikvSection
+from sidecar.shared.tikv.regions import encoded
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Session
 from tests.support.tikv.snapshot import Snapshots
 from tests.support.tikv.transactions import Transactions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED
 from tests.support.tikv.cluster import Cluster
 from tests.support.tikv.recorded import History, LogRow
 from ticdc_dump.tikv import kvrpcpb_pb2 as kv

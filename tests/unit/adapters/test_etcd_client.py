@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sidecar.adapters.etcd.client import BY_OPTIONS, BY_SETTINGS, ROOT, Delete, EtcdClient, EtcdNamed, Put, changefeed_root
-from sidecar.config import EtcdSection, Tls
-from sidecar.errors import ConfigError, CoordinationError, CoordinationLost
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.config import EtcdSection, Tls
+from sidecar.shared.errors import ConfigError, CoordinationError, CoordinationLost
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S
 
 NOWHERE = EtcdSection(endpoints=("127.0.0.1:1",), timeout_s=0.2)

@@ -25,7 +25,7 @@ from sidecar.adapters.etcd.keeper import (
     lives_until,
 )
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
-from sidecar.errors import ConfigError, CoordinationLost
+from sidecar.shared.errors import ConfigError, CoordinationLost
 
 LEASE_S = 10
 ORDER = Order(7, LEASE_S, lives_until(100.0, LEASE_S))

@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.adapters.etcd import client, messages
 from sidecar.adapters.etcd.messages import GENERATED, etcd_messages, generated_folder
-from sidecar.errors import ConfigError
+from sidecar.shared.errors import ConfigError
 
 DIGESTS = {
     "__init__.py": "ac077d9b15ca592320eee9b49a1a2cb994b6200e0d7138251be406368024ed89",

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.adapters.tidb.definition import definition
+from sidecar.shared.reads.definition import definition
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.core.model import ColumnDefinition, TableName, TableSchema
-from sidecar.mysql.flavour import Flavour
-from sidecar.rowcodec.kv_table import kv_table
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.model.nouns import ColumnDefinition, TableName, TableSchema
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.rowcodec.kv_table import kv_table
+from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.kv_encoder import column, info
 from tests.support.recordings import recording
 from tests.support.services.fake_tidb import FakeTable, FakeTidb

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.adapters.memory.log import MemoryLog
 from sidecar.adapters.tidb.follow import FollowedSchemas
-from sidecar.core.model import (
+from sidecar.shared.model.nouns import (
     Column,
     ColumnDefinition,
     CommitTs,
@@ -21,8 +21,8 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.core.schema_step import SchemaFate, TableStep, steps
-from sidecar.errors import FeedUnsuitable, SourceError, SourceLost, UnsupportedDdl
+from sidecar.shared.model.schema_step import SchemaFate, TableStep, steps
+from sidecar.shared.errors import FeedUnsuitable, SourceError, SourceLost, UnsupportedDdl
 from tests.support.changes import put, resolved
 from tests.unit.test_pipeline import SCHEMAS, TABLE, Stage
 

@@ -14,10 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.adapters.tidb.infos import TidbInfos, TidbStatusPort
-from sidecar.config import SourceSection, Tls
-from sidecar.core.model import TableName
-from sidecar.errors import ConfigError, SourceError, SourceLost
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.config import SourceSection, Tls
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import ConfigError, SourceError, SourceLost
+from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.recordings import recording
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 from tests.support.services.tls import Authority

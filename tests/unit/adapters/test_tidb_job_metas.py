@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.adapters.tidb import job_metas
 from sidecar.adapters.tidb.job_metas import JobMetas
-from sidecar.core.model import TableName
-from sidecar.schema.ddl import Action
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.schema.ddl import Action
 from tests.support.services.fake_tidb import FakeJob, FakeTidb
 
 ORDERS = TableName("shop", "orders")

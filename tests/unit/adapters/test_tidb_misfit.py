@@ -12,9 +12,9 @@ import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource
-from sidecar.core.chunk import WrittenChunk
-from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
-from sidecar.core.model import TableName
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import TableName
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 

@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Event
 
 from sidecar.adapters.tidb.read_queue import Reads
-from sidecar.core.messages import Brackets, ReadChunk
-from sidecar.core.model import TableName
+from sidecar.shared.model.messages import Brackets, ReadChunk
+from sidecar.shared.model.nouns import TableName
 from tests.support.eventually import PATIENCE_S
 
 

@@ -15,12 +15,13 @@ import pymysql
 import pytest
 
 from sidecar.adapters.tidb import schema
-from sidecar.adapters.tidb.schema import TableFacts, TidbSchemas, _with_statistics, has_columns_of, read_key
-from sidecar.config import SourceSection
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SourceError, SourceLost
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.reads.tables import TableFacts, has_columns_of, read_key
+from sidecar.adapters.tidb.schema import TidbSchemas, _with_statistics
+from sidecar.shared.config import SourceSection
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SourceError, SourceLost
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.session import MysqlSession
 from sidecar.ports import Caller
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb

@@ -13,8 +13,8 @@ import pytest
 
 from sidecar.adapters.tidb.source import MarkRow
 from sidecar.core.marks import mark_uuid
-from sidecar.core.messages import MarkFenced, MarkSent, SendMark
-from sidecar.core.model import MarkKind
+from sidecar.shared.model.messages import MarkFenced, MarkSent, SendMark
+from sidecar.shared.model.nouns import MarkKind
 from tests.support.mark_table import MarkTable
 
 DUMP, OTHER = "d" * 16, "e" * 16

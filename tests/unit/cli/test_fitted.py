@@ -13,7 +13,7 @@ from sidecar.cli.dump_view import preview_view
 from sidecar.cli.fitted import BAR_WIDTH_MAX, BAR_WIDTH_MIN, FOLDED_MIN, PADDING, Bar, FittedColumn, FittedTable, facts_table
 from sidecar.cli.verify_view import report_view
 from sidecar.cli.views import ReplayLooks
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from tests.unit.cli.test_verify_view import table, verification
 from tests.unit.cli.test_views import PROGRESS, STATUS
 from tests.unit.cli.test_widths import LONG, TSO, lines, unfolded

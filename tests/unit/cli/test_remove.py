@@ -13,10 +13,10 @@ import pytest
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.cli import remove
 from sidecar.cli.main import main
-from sidecar.config import Config, EtcdSection, TikvSection
+from sidecar.shared.config import Config, EtcdSection, TikvSection
 from sidecar.run import leaving
 from sidecar.run.leaving import KeptBehind, LeftBehind, Reach
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 
 KEPT = KeptBehind(
@@ -104,7 +104,7 @@ def test_what_others_may_use_is_named_with_them_and_the_filter_rule_comes_first(
 
 
 def test_settings_say_where_pd_is_and_a_feed_of_its_own_is_believed(tmp_path: Path) -> None:
-    from sidecar.config import read_config
+    from sidecar.shared.config import read_config
 
     path = tmp_path / "sidecar.toml"
     least = 'sinks = ["/o"]\nchangefeed = { id = "orders" }\netcd = { endpoints = ["pd:2379"] }\n'

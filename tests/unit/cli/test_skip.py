@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from sidecar.cli.skip import skip
-from sidecar.log.skips import skipped_rows
-from sidecar.log.storage import open_folder
+from sidecar.shared.log.skips import skipped_rows
+from sidecar.shared.log.storage import open_folder
 from spark_merge.testing.histories import poison, random_history, write_log
 from tests.support.merge_command import MergeSettings
 from tests.unit.cli.test_cli import run

@@ -11,8 +11,8 @@ from sidecar.cli import terminal
 from sidecar.cli.dump_view import look, preview_view, status_view
 from sidecar.cli.history_view import history_view
 from sidecar.cli.terminal import TerminalLook, View, console_for, tell
-from sidecar.errors import ConfigError
-from sidecar.process.printable import printable
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.process.printable import printable
 from ticdc_dump.v1 import control_pb2 as pb
 
 EVIL = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\x00e\rf\x7f"

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from sidecar.cli.terminal import View, moment
 from sidecar.cli.views import RATE_OVER_S, ReplayLooks
-from sidecar.core.messages import Brackets
-from sidecar.core.model import CommitTs, Seq, TableName, ts_at
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, ts_at
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.replay.status import ReplayStatus
 
 ORDERS = TableName("shop", "orders")

@@ -6,8 +6,8 @@ import json
 
 import pyarrow.parquet as pq
 
-from sidecar.codecs.contract import Codec
-from sidecar.core.model import MARK_TABLE, Change, Lane, Message
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Lane, Message
 from tests.support.recordings import recording
 
 

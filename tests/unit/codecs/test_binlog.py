@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.codecs.kv import encode_ddl, encode_resolved
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.codecs.kv import encode_ddl, encode_resolved
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.core.sequence import Sequence
-from sidecar.errors import MessageUnreadable
-from sidecar.log.spill import MemorySpill
-from sidecar.rowcodec.binlog_event import schema_version_of
-from sidecar.rowcodec.kv_table import kv_table
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.rowcodec.binlog_event import schema_version_of
+from sidecar.shared.rowcodec.kv_table import kv_table
 from tests.support.binlog_encoder import deleted, fake, inserted, int_handle, transaction, updated
 from tests.support.kv_encoder import Plain, column, info
 from ticdc_dump.binlog.binlog_pb2 import Binlog, DeleteRow, Insert, PrewriteValue

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.codecs.canal_json import CanalJson, encode_mark, encode_resolved
-from sidecar.codecs.compression import Compression
-from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.codecs.refusals import EXTENSION_HINT, LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
-from sidecar.core.model import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
-from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.codecs.canal_json import CanalJson, encode_mark, encode_resolved
+from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.codecs.refusals import EXTENSION_HINT, LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
+from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from tests.lanes import examples
 from tests.unit.codecs.recorded import bracket_marks, changes, mark_changes, messages
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.codecs.compression import Compression, NotCompressed, decompressed
+from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
 
 GO_FRAME = bytes.fromhex("04224d186470b9")
 """What each lz4 value of the recordings begins with (blocks of 4 MiB)."""

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.codecs.canal_json import CanalJson
-from sidecar.codecs.compression import Compression
-from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.codecs.refusals import EXTENSION_HINT
-from sidecar.codecs.registry import CARRIERS, CHOOSE_HINT, PROTOCOLS, codec_for
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.codecs.refusals import EXTENSION_HINT
+from sidecar.shared.codecs.registry import CARRIERS, CHOOSE_HINT, PROTOCOLS, codec_for
+from sidecar.shared.errors import FeedUnsuitable
 
 
 @pytest.mark.parametrize("protocol", ["open-protocol", "default", "open", "Open-Protocol"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.config import ConsoleSection, Tls
+from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.console.access import FAILED_LOGINS_MAX, FAILED_LOGINS_S, SESSION_S, SESSIONS_MAX, ConsoleAccess, Visitor
 from sidecar.control.asker import token_name
 from tests.support.console import TOKEN

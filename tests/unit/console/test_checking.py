@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.console.checking import ERROR_CHARS_MAX, SettingsChecks
 from sidecar.preflight.preflight import PreflightReport
-from sidecar.process.checks import CheckStatus, Result, failed, ok, warning
+from sidecar.shared.process.checks import CheckStatus, Result, failed, ok, warning
 from tests.support.console import Browser, ServedConsole
 from tests.support.eventually import eventually
 

@@ -8,8 +8,8 @@ from sidecar.console.commands import COMMANDS, OFFERED
 from sidecar.console.views import new_dump_id
 from sidecar.control.dump_scope import is_dump_id
 from sidecar.core.dump import NEXT
-from sidecar.core.messages import PauseDump, ResumeDump, SetDump, StopDump
-from sidecar.core.progress import OVER, DumpState
+from sidecar.shared.model.messages import PauseDump, ResumeDump, SetDump, StopDump
+from sidecar.shared.model.progress import OVER, DumpState
 from tests.support.console import Browser
 from tests.support.eventually import eventually
 from tests.unit.control.serving import Owner

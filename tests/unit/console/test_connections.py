@@ -13,7 +13,7 @@ from typing import TypeVar
 import h11
 import pytest
 
-from sidecar.config import ConsoleSection, Tls
+from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.console import connections, live
 from sidecar.console.access import Visitor
 from sidecar.console.connections import HEAD_BYTES_MAX, BoundedHttp, certificate_name

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from sidecar.config import Config, ConsoleSection, KafkaSection
+from sidecar.shared.config import Config, ConsoleSection, KafkaSection
 from sidecar.console.settings import HIDDEN, grouped_settings, shown_settings
 from tests.support.console import CONFIG
 

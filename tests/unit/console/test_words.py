@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.console.commands import COMMANDS
 from sidecar.console.words import BUTTONS, dump_names, with_buttons
-from sidecar.errors import with_hint
+from sidecar.shared.errors import with_hint
 from ticdc_dump.v1 import control_pb2 as pb
 
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from sidecar.control.asker import asker_of, token_name
-from sidecar.core.messages import Asker
+from sidecar.shared.model.messages import Asker
 
 TOKEN = "correct horse battery staple"
 

@@ -15,8 +15,8 @@ from sidecar.control import security
 from sidecar.control import service as service_module
 from sidecar.control.answers import EXIT_REFUSED, EXIT_UNREACHABLE, REQUEST_BYTES_MAX, CallFailed
 from sidecar.control.client import Access, ControlClient, _with_port
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import ConfigError
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import ConfigError
 from sidecar.ports import Caller, SchemaSource
 from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import Owner, Schemas, Serving

@@ -6,8 +6,8 @@ import pytest
 
 from sidecar.control.dump_scope import Scope
 from sidecar.control.exact import after_dump, exact_id
-from sidecar.errors import RefusedRequest
-from sidecar.log.verification import RequestedTable, VerifyRequest
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.verification import RequestedTable, VerifyRequest
 from tests.unit.control.serving import ITEM
 from ticdc_dump.v1 import control_pb2 as pb
 

@@ -11,14 +11,14 @@ from sidecar.control.dump_scope import Scope, resolve
 from sidecar.control.exact import after_dump
 from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.verification_messages import asked, expected
-from sidecar.core.messages import Asker
-from sidecar.core.model import OperationId, TableName
-from sidecar.errors import RefusedRequest, SinkError
-from sidecar.log.verification import Unjudged, VerifyRequest
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.errors import RefusedRequest, SinkError
+from sidecar.shared.log.verification import Unjudged, VerifyRequest
 from sidecar.run.repairing import KeyDump, start_key_dump
-from sidecar.ticdc.changefeed import EventFilter
-from sidecar.ticdc.event_filter import FilterRules
-from sidecar.ticdc.hidden_changes import KINDS, Explanation, explanations
+from sidecar.shared.ticdc.changefeed import EventFilter
+from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.hidden_changes import KINDS, Explanation, explanations
 from spark_merge.sinks.registry import seen_from_here, target_of
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner, Schemas
 from tests.unit.ticdc.test_event_filter import feed
@@ -184,7 +184,7 @@ def test_a_repairs_dump_leaves_out_keys_that_no_row_of_the_source_can_have() -> 
 
 
 def test_what_is_not_judged_is_in_the_request_and_old_requests_have_none() -> None:
-    from sidecar.log.verification import request_from_json
+    from sidecar.shared.log.verification import request_from_json
 
     request = verify(scope_of(**HIDING["deletes"]))
     assert request_from_json(request.to_json()) == request

@@ -11,7 +11,7 @@ from sidecar.control import local_call
 from sidecar.control.asker import asker_of
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
-from sidecar.core.messages import Asker
+from sidecar.shared.model.messages import Asker
 from tests.unit.control.serving import Owner, standby
 from ticdc_dump.v1 import control_pb2 as pb
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sidecar.control.repeated import already_done, is_set
-from sidecar.core.messages import Brackets, Pace, PauseDump, Request, RestartDump, ResumeDump, Settings, StartDump, StopDump
-from sidecar.core.model import Seq
-from sidecar.core.progress import DumpState, Progress
+from sidecar.shared.model.messages import Brackets, Pace, PauseDump, Request, RestartDump, ResumeDump, Settings, StartDump, StopDump
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.progress import DumpState, Progress
 
 FINISHED, PAUSED, RUNNING, FAILED = DumpState.FINISHED, DumpState.PAUSED, DumpState.RUNNING, DumpState.FAILED
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sidecar.control.status import Measured, SidecarStatus, above_bound, stream_waiting_for, waiting_for
-from sidecar.core.messages import Brackets
-from sidecar.core.model import Lane, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.errors import with_hint
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import Lane, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.errors import with_hint
 from sidecar.pace.controller import SinkState
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 LANE = Lane("kafka/orders/2")
 RUNNING = Measured(dump=DumpState.RUNNING)

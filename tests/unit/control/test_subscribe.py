@@ -15,9 +15,9 @@ from sidecar.control import subscribe as module
 from sidecar.control.served import Served
 from sidecar.control.service import ControlService
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, SubscriberReport, Subscriptions
-from sidecar.core.model import Seq
-from sidecar.errors import OutOfReach, SinkError
-from sidecar.pace.sinks import SubscriberState
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import OutOfReach, SinkError
+from sidecar.shared.model.sink_delivery import SubscriberState
 from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import Owner, standby
 from ticdc_dump.v1 import control_pb2 as pb

@@ -9,9 +9,9 @@ from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
 from sidecar.control.verification_messages import EXAMPLES_REPORTED_MAX, asked, expected, verification
-from sidecar.core.model import OperationId, TableName
-from sidecar.errors import RefusedRequest
-from sidecar.log.verification import (
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.verification import (
     OVER,
     CellDifference,
     CheckState,

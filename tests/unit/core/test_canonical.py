@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.canonical import equal_text
-from sidecar.core.model import Kind
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import Kind
 
 
 @pytest.mark.parametrize(

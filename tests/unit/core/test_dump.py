@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import LOST_MAX, MISFITS_MAX
 from sidecar.core.dump_run import READY_MS_MAX
 from sidecar.core.dump_start import KEYS_BYTES_MAX, Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import WAITING_MAX, Dumps
-from sidecar.core.messages import (
+from sidecar.shared.model.messages import (
     Brackets,
     ChunkLost,
     ChunkMisfit,
@@ -37,10 +37,10 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import CommitTs, Mark, Seq, TableName, ts_at
+from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName, ts_at
 from sidecar.core.plan import SPANS_MAX
-from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, keys_bytes, progress_from_json, unread
-from sidecar.errors import DumpsWait, RefusedRequest
+from sidecar.shared.model.progress import OVER, DumpState, Progress, Span, TableProgress, keys_bytes, progress_from_json, unread
+from sidecar.shared.errors import DumpsWait, RefusedRequest
 
 A, B = TableName("s", "a"), TableName("s", "b")
 FIRST, SECOND = "1" * 16, "2" * 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.keyset import (
+from sidecar.shared.model.keyset import (
     Key,
     KeyColumn,
     NotAKey,
@@ -25,8 +25,8 @@ from sidecar.core.keyset import (
     up_to,
     within,
 )
-from sidecar.core.model import Column, Kind, TableName, TableSchema
-from sidecar.sql.text import quoted
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
+from sidecar.shared.sql.text import quoted
 
 TABLE = TableName("shop", "t")
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.messages import Brackets, Pace
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import (
+from sidecar.shared.model.messages import Brackets, Pace
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import (
     OVER,
     DumpState,
     Progress,

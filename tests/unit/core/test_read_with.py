@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.dumps import Dumps
-from sidecar.core.messages import Brackets, ReadChunk, ReadWith, RestartDump, StartDump
-from sidecar.core.model import TableName
-from sidecar.core.progress import Progress, progress_from_json
+from sidecar.shared.model.messages import Brackets, ReadChunk, ReadWith, RestartDump, StartDump
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.model.progress import Progress, progress_from_json
 from tests.unit.core.test_dump import FIRST, SECOND, A, B, dump
 
 OF_TIKV = StartDump(FIRST, (A, B), Brackets.SNAPSHOT, 10, read_with=ReadWith.TIKV)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.messages import Brackets, Pace, StartDump
-from sidecar.core.model import Column, CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, rewritten, steps
+from sidecar.shared.model.messages import Brackets, Pace, StartDump
+from sidecar.shared.model.nouns import Column, CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.schema_step import Beside, Rewrites, SchemaFate, TableStep, rewritten, steps
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 ID = Column("id", "int", nullable=False)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import Column, PreviousLayout, TableName, TableSchema
-from sidecar.core.schema_step import SchemaFate, TableStep, steps
+from sidecar.shared.model.nouns import Column, PreviousLayout, TableName, TableSchema
+from sidecar.shared.model.schema_step import SchemaFate, TableStep, steps
 
 ID, X = Column("id", "int", nullable=False), Column("x", "text")
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.rowcodec.kv_layout import layout_of
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.rowcodec.kv_layout import layout_of
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import logged_ddls
 from spark_merge.ddl.routes import Routes

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, Kind
-from sidecar.rowcodec.type_cast import column_type
-from sidecar.sql.text import Shows, shown
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind
+from sidecar.shared.rowcodec.type_cast import column_type
+from sidecar.shared.sql.text import Shows, shown
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 
 BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}

@@ -8,10 +8,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, CommitTs, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.sql.text import Shows, shown
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.sql.text import Shows, shown
 from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.ddl.narrowest import typed

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.mysql.flavour import Flavour
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.errors import ConfigError, SinkError, UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.mysql.flavour import Flavour
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.reader import TokenReader, words

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Ddl, Message, TableName
-from sidecar.errors import UnsupportedDdl
-from sidecar.mysql.flavour import Flavour, flavour_of
+from sidecar.shared.model.nouns import Ddl, Message, TableName
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.mysql.flavour import Flavour, flavour_of
 from sidecar.replay.recording import Recording
-from sidecar.sql.text import quoted
+from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import Feature, StatementKind
 from spark_merge.sinks.mysql.ddl_dialect import DECISIONS, TableCharset, rendered

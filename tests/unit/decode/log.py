@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.codecs.compression import Compression
-from sidecar.codecs.registry import codec_for
-from sidecar.core.model import Change, CommitTs, Lane, Message, Rank, TableName, TableSchema
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.codecs.registry import codec_for
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Rank, TableName, TableSchema
+from sidecar.shared.rowcodec.table_info import table_schema
 
 LOGGED = pa.schema(
     [

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import Change, CommitTs, Lane, PreviousLayout, Rank, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from sidecar.rowcodec.binlog_event import event_value, settled_value
-from sidecar.rowcodec.kv_layout import layout_of
-from sidecar.rowcodec.kv_table import kv_table
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, PreviousLayout, Rank, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.rowcodec.binlog_event import event_value, settled_value
+from sidecar.shared.rowcodec.kv_layout import layout_of
+from sidecar.shared.rowcodec.kv_table import kv_table
 from spark_merge.codecs.decode.binlog_rows import _SLOW_ROWS_MAX
 from spark_merge.codecs.decode.rows import decode
 from tests.support.binlog_encoder import Event, Values, deleted, inserted, int_handle, pairs, updated

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.core.model import Change, Column, Lane, Message, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.model.nouns import Change, Column, Lane, Message, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
 from spark_merge.codecs.decode.rows import decode
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 from tests.unit.decode.log import logged
 
 MESSAGES = json.loads((Path(__file__).parents[2] / "data" / "real-cluster" / "open-protocol.json").read_bytes())

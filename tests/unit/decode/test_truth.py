@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.codecs.compression import Compression
-from sidecar.core.canonical import equal_text
-from sidecar.core.model import TableName, TableSchema
+from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.port.contract import CHANGES
 from spark_merge.port.keys import key_text

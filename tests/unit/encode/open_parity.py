@@ -25,18 +25,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.codecs.compression import Compression
-from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.core.canonical import equal_text
-from sidecar.core.model import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
-from sidecar.log.manifest import DdlRecord
+from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.log.manifest import DdlRecord
 from spark_merge.codecs.decode import open_protocol
 from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.encode.messages import Encoder, RowMessage
 from spark_merge.codecs.images import NO_IMAGE, Images
 from spark_merge.codecs.protocols import encoder
-from spark_merge.codecs.zone import ServerZone
+from sidecar.shared.columns.zone import ServerZone
 from spark_merge.port.contract import CHANGES, TEXTS
 from tests.support.kv_ddl import ddl_recording
 from tests.support.recordings import recording

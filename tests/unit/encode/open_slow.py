@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from sidecar.core.model import Column, TableSchema
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.messages import Architecture
 from spark_merge.codecs.encode.open_columns import OpenColumn, open_columns
 

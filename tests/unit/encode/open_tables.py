@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, Kind, TableDefinition, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, Kind, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import CHANGES
 from tests.support.deliveries import change
 

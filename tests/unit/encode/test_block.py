@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.codecs.encode.block import image_columns, of_changes, schema_of
 from tests.support.deliveries import ORDERS, SCHEMA, batches, change
 

@@ -8,7 +8,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, Seq, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, Seq, TableName, TableSchema
 from spark_merge.codecs.encode import by_table as encoding
 from spark_merge.codecs.encode.by_table import by_table
 from spark_merge.port.contract import CHANGES, ChunkPiece, DueChunk, Piece, Portion, Survivors, Unit

@@ -15,9 +15,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from sidecar.codecs.canal_json import CanalJson
-from sidecar.core.model import MARK_TABLE, Change, Message, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Message, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged

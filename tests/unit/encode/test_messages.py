@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder
 from spark_merge.port.contract import CHANGES, RANK_CHUNK, ChunkPiece, DueChunk, Survivors

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from sidecar.codecs.open_protocol import OpenProtocol as Codec
-from sidecar.core.model import Change, CommitTs, Ddl, IndexDefinition, IndexPart, Lane, Message, Resolved
-from sidecar.errors import ConfigError, SinkError
-from sidecar.log.manifest import DdlRecord
+from sidecar.shared.codecs.open_protocol import OpenProtocol as Codec
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, IndexDefinition, IndexPart, Lane, Message, Resolved
+from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.log.manifest import DdlRecord
 from spark_merge.codecs.encode import open_protocol
 from spark_merge.codecs.encode.messages import Architecture, RowMessage
 from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder, encoder

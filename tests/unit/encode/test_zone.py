@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_merge.codecs.encode.local_time import local_texts
-from spark_merge.codecs.zone import Ambiguous, ServerZone
+from sidecar.shared.columns.zone import Ambiguous, ServerZone
 from tests.lanes import examples
 
 BOTH: tuple[Ambiguous, Ambiguous] = ("first", "second")

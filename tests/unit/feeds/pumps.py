@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.binlog.nodes import ONLINE
-from sidecar.core.model import CommitTs, ts_at
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.feeds.binlog import pump as pump_module
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams

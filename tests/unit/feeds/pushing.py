@@ -16,7 +16,7 @@ import grpc
 from sidecar.feeds.push.conversation import SENDER_NAME_LENGTH_MAX
 from sidecar.feeds.push.server import HELLO_BYTES_MAX
 from sidecar.ports import Puller
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled, rows_of
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled, rows_of
 from tests.support.eventually import PATIENCE_S
 from ticdc_dump.v1 import feed_pb2 as pb
 

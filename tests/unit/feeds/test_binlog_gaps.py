@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sidecar.binlog.nodes import ONLINE, Node
-from sidecar.config import Tls
-from sidecar.core.model import CommitTs, ts_at
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.config import Tls
+from sidecar.shared.model.nouns import CommitTs, ts_at
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.binlog.gaps import check_kept, gc_ms, metrics_of
 from tests.support.made_pumps import MadePump, MemoryNodes
 

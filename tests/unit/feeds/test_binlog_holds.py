@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, PAUSED
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from tests.support.binlog_reader import Reader

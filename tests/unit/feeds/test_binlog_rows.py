@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Message, PreviousLayout, TableName, TableSchema
-from sidecar.errors import MessageUnreadable
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.model.nouns import Change, CommitTs, Message, PreviousLayout, TableName, TableSchema
+from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.binlog.joining import lane_of
 from sidecar.feeds.binlog.rows import BinlogRows
 from sidecar.feeds.kv.row_filter import RowFilter, TableFilter
 from sidecar.feeds.kv.schemas import FILTERED, KvSchemas
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
-from sidecar.rowcodec.kv_layout import KvSnapshot, kv_table_of, layout_of
-from sidecar.rowcodec.kv_table import kv_table
-from sidecar.schema.version import SchemaSnapshot
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.ticdc.event_filter import FilterRules, RowEvent
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot, kv_table_of, layout_of
+from sidecar.shared.rowcodec.kv_table import kv_table
+from sidecar.shared.schema.version import SchemaSnapshot
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.shared.ticdc.ddl_rules import DdlRules
+from sidecar.shared.ticdc.event_filter import FilterRules, RowEvent
 from tests.support.binlog_encoder import Event, deleted, inserted, int_handle, transaction, updated
 from tests.support.binlog_recordings import unmarked
 from tests.support.kv_encoder import Plain, column, info

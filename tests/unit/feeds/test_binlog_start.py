@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.start import beginning, snapshot_at
 from sidecar.replay.binlog import BinlogRecording
 from sidecar.replay.kv import snapshot_at_start
 from sidecar.replay.recording import Recording
-from sidecar.rowcodec.ddl_job import history_job
-from sidecar.rowcodec.kv_layout import KvSnapshot
-from sidecar.schema.ddl import DdlJob
-from sidecar.schema.system import is_system_schema
-from sidecar.schema.version import SchemaSnapshot
+from sidecar.shared.rowcodec.ddl_job import history_job
+from sidecar.shared.rowcodec.kv_layout import KvSnapshot
+from sidecar.shared.schema.ddl import DdlJob
+from sidecar.shared.schema.system import is_system_schema
+from sidecar.shared.schema.version import SchemaSnapshot
 from tests.support.recordings import recording
 
 TIDB = "8.0.11-TiDB-v7.5.1"

@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from sidecar.binlog.nodes import ONLINE, PAUSED
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedLost
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedLost
 from sidecar.feeds.binlog import pump as pump_module
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of

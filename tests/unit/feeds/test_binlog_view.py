@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, ONLINE, PAUSED, Node
-from sidecar.core.model import CommitTs, ts_at
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.feeds.binlog.view import StreamsView, view_of
 
 NOW = ts_at(1_795_292_104_815)

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sidecar.adapters.memory.log import MemoryLog
-from sidecar.core.model import Column, CommitTs, Lane, Message, TableName
-from sidecar.errors import FeedUnsuitable, SourceError, SourceLost
+from sidecar.shared.model.nouns import Column, CommitTs, Lane, Message, TableName
+from sidecar.shared.errors import FeedUnsuitable, SourceError, SourceLost
 from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.encoded import hidden
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls
-from sidecar.log.spill import MemorySpill
+from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
-from sidecar.schema.ddl import FinishedDdl
-from sidecar.ticdc.changefeed import EventFilter, FeedFilter
-from sidecar.ticdc.ddl_rules import DdlRules
+from sidecar.shared.schema.ddl import FinishedDdl
+from sidecar.shared.ticdc.changefeed import EventFilter, FeedFilter
+from sidecar.shared.ticdc.ddl_rules import DdlRules
 from tests.support.changes import put, resolved
 from tests.support.eventually import PATIENCE_S
 from tests.unit.adapters.test_tidb_follow import OLD, Followed, History, T, table, tables

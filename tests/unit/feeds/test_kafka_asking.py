@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.errors import SourceError, SourceLost
+from sidecar.shared.errors import SourceError, SourceLost
 from sidecar.feeds.kafka import names
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import TopicsAnswer

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from sidecar.core.model import Lane
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import Lane
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.kafka.client import FETCH_BYTES_MIN, consumer_settings, refusal
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings

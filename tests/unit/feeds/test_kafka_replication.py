@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.client import Replication
 from sidecar.feeds.kafka.replication import of_replication, replication
-from sidecar.process.checks import CheckSkipped, CheckStatus
+from sidecar.shared.process.checks import CheckSkipped, CheckStatus
 
 
 def findings(*topics: Replication) -> dict[str, str]:

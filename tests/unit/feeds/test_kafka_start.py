@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from sidecar.adapters.memory.clock import MemoryClock
-from sidecar.core.model import ReadEnd
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import ReadEnd
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
 from sidecar.feeds.kafka.start import Start, WantedStart
 

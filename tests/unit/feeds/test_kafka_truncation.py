@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.adapters.memory.clock import MemoryClock
-from sidecar.core.model import ReadEnd
-from sidecar.errors import FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import ReadEnd
+from sidecar.shared.errors import FeedLost, FeedUnsuitable
 from sidecar.feeds.kafka import client as client_module
 from sidecar.feeds.kafka import reading as reading_module
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID
-from sidecar.rowcodec.kv_table import kv_table
-from sidecar.schema.ddl import DdlJob
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID
+from sidecar.shared.rowcodec.kv_table import kv_table
+from sidecar.shared.schema.ddl import DdlJob
 from tests.support.kv_encoder import column, info
 from tests.support.kv_jobs import job_entry
 from tests.unit.schema.test_schema_history import Database, table

@@ -14,9 +14,9 @@ import pytest
 
 from sidecar.adapters.memory.puller import MemoryPuller
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.config import ChangefeedSection, Config, PushSection, TikvSection, Tls
-from sidecar.core.model import MARK_TABLE, Column, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
-from sidecar.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.config import ChangefeedSection, Config, PushSection, TikvSection, Tls
+from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, TIDB
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls
@@ -26,12 +26,12 @@ from sidecar.feeds.push import checks as push
 from sidecar.feeds.registry import MAKES
 from sidecar.feeds.tikv import checks as tikv
 from sidecar.feeds.tikv.puller import SlowestPart, TikvPuller, TikvView
-from sidecar.process.checks import Check, Checking, CheckOptions, CheckResult, CheckStatus, carried_out, ok
+from sidecar.shared.process.checks import Check, Checking, CheckOptions, CheckResult, CheckStatus, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange
-from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.ticdc.scope import LiveScope
+from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange
+from sidecar.shared.rowcodec.kv_layout import DDL_JOB_TABLE
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.shared.ticdc.scope import LiveScope
 from tests.support.services.fake_tidb import FakeTidb
 from tests.support.services.tls import Authority
 from tests.unit.adapters.test_tidb_infos import StatusPort, schema_folder

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from sidecar.codecs.kv import encode_images
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Lane, Rank, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.codecs.kv import encode_images
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Rank, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.kv.row_filter import RowFilter, TableFilter
-from sidecar.rowcodec.kv_layout import before_virtual, layout_of
-from sidecar.rowcodec.kv_table import kv_table
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.ticdc.event_filter import FilterRules
+from sidecar.shared.rowcodec.kv_layout import before_virtual, layout_of
+from sidecar.shared.rowcodec.kv_table import kv_table
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.shared.ticdc.event_filter import FilterRules
 from tests.support.kv_encoder import Plain, column, info, memcomparable_int, row_2, row_key
 
 COLUMNS = {

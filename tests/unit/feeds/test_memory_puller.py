@@ -7,8 +7,8 @@ from threading import Thread
 import pytest
 
 from sidecar.adapters.memory.puller import MemoryPuller
-from sidecar.core.model import CommitTs
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled
 
 AM, AZ = KeyRange(b"a", b"m"), KeyRange(b"a", b"z")
 T0 = CommitTs(100)

@@ -12,14 +12,14 @@ import grpc
 import msgspec
 import pytest
 
-from sidecar.config import ChangefeedSection, PushSection
+from sidecar.shared.config import ChangefeedSection, PushSection
 from sidecar.feeds.push import checks
 from sidecar.feeds.push.checks import listens
 from sidecar.feeds.push.messages import MessageFeed
 from sidecar.feeds.push.puller import PushPuller
-from sidecar.log.storage import open_folder
-from sidecar.process.checks import CheckFinding, CheckStatus
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.process.checks import CheckFinding, CheckStatus
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.unit.feeds.pushing import Polling
 
 OURS = ChangefeedSection(id="cf", namespace="prod", cluster="c1")

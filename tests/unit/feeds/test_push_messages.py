@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from sidecar.config import PushSection
-from sidecar.core.model import Lane, Message
-from sidecar.errors import FeedUnsuitable, LogTaken
+from sidecar.shared.config import PushSection
+from sidecar.shared.model.nouns import Lane, Message
+from sidecar.shared.errors import FeedUnsuitable, LogTaken
 from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.push import inlet as inlet_module
 from sidecar.feeds.push.messages import LANE, MessageFeed
-from sidecar.log.storage import open_folder
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import eventually
 from tests.unit.feeds.pushing import RawSender
 from ticdc_dump.v1 import feed_pb2 as pb

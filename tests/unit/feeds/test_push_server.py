@@ -12,14 +12,14 @@ import grpc_testing
 import pytest
 from grpc_testing._server._servicer_context import ServicerContext
 
-from sidecar.config import PushSection
-from sidecar.core.model import CommitTs
-from sidecar.errors import MessageUnreadable
+from sidecar.shared.config import PushSection
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.push import server
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import HELLOS_MAX, SERVICE
-from sidecar.rowcodec.key_values import KeyRange, KvEntry
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.unit.feeds.pushing import BROKEN, HELLO, KEY, NO_HELLO, ORDERS, Polling, sent, waiting
 from ticdc_dump.v1 import feed_pb2 as pb
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.core.model import Change, CommitTs, Ddl, Lane, Rank
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Rank
 from tests.support.senders import sender_script
 from ticdc_dump.v1 import feed_pb2 as pb
 

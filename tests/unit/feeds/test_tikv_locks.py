@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedLost, MessageUnreadable
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv import kv as tikv_kv
-from sidecar.tikv import locks as tikv_locks
-from sidecar.tikv.channel import connector
-from sidecar.tikv.kv import KvCalls
-from sidecar.tikv.locks import HOLDERS_S, LockOutcome, LockResolver
-from sidecar.tikv.pd import PdClient
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedLost, MessageUnreadable
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.tikv import kv as tikv_kv
+from sidecar.shared.tikv import locks as tikv_locks
+from sidecar.shared.tikv.channel import connector
+from sidecar.shared.tikv.kv import KvCalls
+from sidecar.shared.tikv.locks import HOLDERS_S, LockOutcome, LockResolver
+from sidecar.shared.tikv.pd import PdClient
 from tests.support.tikv.locked import LockedCluster, ts
 from tests.support.tikv.server import TikvServers
 from tests.support.tikv.transactions import ROLLED_BACK, Lock

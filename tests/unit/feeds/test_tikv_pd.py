@@ -8,13 +8,13 @@ from contextlib import closing
 import grpc
 import pytest
 
-from sidecar.config import TikvSection, Tls
-from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv import pd as tikv_pd
-from sidecar.tikv.channel import KEEPALIVE_S, connector
-from sidecar.tikv.pd import PdClient
-from sidecar.tikv.regions import encoded
+from sidecar.shared.config import TikvSection, Tls
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.tikv import pd as tikv_pd
+from sidecar.shared.tikv.channel import KEEPALIVE_S, connector
+from sidecar.shared.tikv.pd import PdClient
+from sidecar.shared.tikv.regions import encoded
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster
 from tests.support.tikv.recorded import History
 from tests.support.tikv.server import TSO_PHYSICAL_MS, TikvServers

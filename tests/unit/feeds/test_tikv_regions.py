@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv import regions as tikv_regions
-from sidecar.tikv.regions import Region, borders, cut, decoded, encoded
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.tikv import regions as tikv_regions
+from sidecar.shared.tikv.regions import Region, borders, cut, decoded, encoded
 from tests.support.kv_encoder import memcomparable_bytes
 
 WANTED = KeyRange(b"b", b"y")

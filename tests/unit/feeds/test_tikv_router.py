@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.tikv.queue import WantedRange
 from sidecar.feeds.tikv.router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, WaitingRange, check_version, joined, later
-from sidecar.rowcodec.key_values import KeyRange
+from sidecar.shared.rowcodec.key_values import KeyRange
 
 WHOLE = WantedRange(KeyRange(b"a", b"m"), CommitTs(1))
 OTHER = WantedRange(KeyRange(b"m", b"z"), CommitTs(1))

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sidecar.config import TikvSection
-from sidecar.core.model import CommitTs, ts_at
-from sidecar.errors import FeedLost, SourceLost
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv import scan as tikv_scan
-from sidecar.tikv.locks import LockOutcome, LockResolver
-from sidecar.tikv.regions import Region, encoded
-from sidecar.tikv.scan import CALL_BYTES, CALL_ROWS_FIRST, CALL_ROWS_MAX, SnapshotScan
+from sidecar.shared.config import TikvSection
+from sidecar.shared.model.nouns import CommitTs, ts_at
+from sidecar.shared.errors import FeedLost, SourceLost
+from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.tikv import scan as tikv_scan
+from sidecar.shared.tikv.locks import LockOutcome, LockResolver
+from sidecar.shared.tikv.regions import Region, encoded
+from sidecar.shared.tikv.scan import CALL_BYTES, CALL_ROWS_FIRST, CALL_ROWS_MAX, SnapshotScan
 from tests.support.tikv.transactions import Lock
 from ticdc_dump.tikv import kvrpcpb_pb2
 
@@ -39,7 +39,7 @@ class MadePd:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scan: SnapshotScan, *, answer_s: float = 0.0) -> None:
         self.now_s, self.answer_s, self.requested = 0.0, answer_s, 0
         monkeypatch.setattr(scan._pd, "regions", self.regions)
-        monkeypatch.setattr("sidecar.tikv.scan.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("sidecar.shared.tikv.scan.time.monotonic", lambda: self.now_s)
 
     def regions(self, start: bytes, end: bytes, *, at_most: int) -> Sequence[Region]:
         self.requested += 1

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.messages import Asker, Brackets
-from sidecar.core.model import CommitTs, OperationId, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.messages import Asker, Brackets
+from sidecar.shared.model.nouns import CommitTs, OperationId, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import (
     COMMANDS_KEPT_MAX,
     TABLES_KEPT_MAX,

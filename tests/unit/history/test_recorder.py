@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.messages import (
+from sidecar.shared.model.messages import (
     NOT_RECORDED,
     Asker,
     Brackets,
@@ -21,9 +21,9 @@ from sidecar.core.messages import (
     SourceFailed,
     StopDump,
 )
-from sidecar.core.model import Column, OperationId, Seq
-from sidecar.core.progress import DumpState
-from sidecar.core.schema_step import Beside
+from sidecar.shared.model.nouns import Column, OperationId, Seq
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.model.schema_step import Beside
 from sidecar.history.entry import HistoryEntry, of_dump
 from sidecar.history.recorder import END_NOT_RECORDED
 from sidecar.pipeline import Pipeline

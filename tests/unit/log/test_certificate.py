@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import OperationId, Seq
-from sidecar.errors import LogBroken
-from sidecar.log import dump_files, storage
-from sidecar.log.certificate import (
+from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log import dump_files, storage
+from sidecar.shared.log.certificate import (
     CertificateHead,
     ChunkLine,
     SchemaLine,
@@ -19,10 +19,10 @@ from sidecar.log.certificate import (
     read_head,
     write_certificate,
 )
-from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, collected, read_parts, remove_parts, write_part
-from sidecar.log.certificate_sums import DumpSums
-from sidecar.log.dump_files import CERTIFICATES
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, collected, read_parts, remove_parts, write_part
+from sidecar.shared.log.certificate_sums import DumpSums
+from sidecar.shared.log.dump_files import CERTIFICATES
+from sidecar.shared.log.storage import Folder, open_folder
 
 DUMP = OperationId("a" * 16)
 HEAD = {"dump_id": DUMP, "first_seq": 3, "last_seq": 5, "scope": {"tables": [], "sinks": ["copy"]}, "note": "\u00fc\n"}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import ConfigError
-from sidecar.log.disjoint import check_disjoint
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.log.disjoint import check_disjoint
 
 
 @pytest.mark.parametrize(

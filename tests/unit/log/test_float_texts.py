@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.log.float_texts import reprs
+from sidecar.shared.log.float_texts import reprs
 
 NUMBERS = (
     st.floats(allow_nan=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 
-from sidecar.log.hashed import HashedFile, sha256_of
+from sidecar.shared.log.hashed import HashedFile, sha256_of
 
 
 def test_the_sum_is_that_of_all_that_was_written() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import LogBroken
-from sidecar.log import storage
-from sidecar.log.identity import CHANGEFEED_NAME, OWN_ID_NAME, claim_log, continues, known_id, name_of, own_id
-from sidecar.log.storage import Folder
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log import storage
+from sidecar.shared.log.identity import CHANGEFEED_NAME, OWN_ID_NAME, claim_log, continues, known_id, name_of, own_id
+from sidecar.shared.log.storage import Folder
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.log import deliveries as log_deliveries
-from sidecar.log import storage
-from sidecar.log.deliveries import LogDeliveries
-from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
-from sidecar.log.identity import OWN_ID_NAME
-from sidecar.log.layout import manifest_name
-from sidecar.log.storage import Folder
-from sidecar.pace.sinks import BatchDone, DroppedRows, SinkDelivery
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.log import deliveries as log_deliveries
+from sidecar.shared.log import storage
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.shared.log.identity import OWN_ID_NAME
+from sidecar.shared.log.layout import manifest_name
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, SinkDelivery
 from tests.support.eventually import eventually
 from tests.support.former import PREVIOUS
 

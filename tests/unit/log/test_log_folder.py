@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.errors import ConfigError
-from sidecar.log.storage import log_folder, open_folder
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.log.storage import log_folder, open_folder
 
 
 @pytest.mark.parametrize("uri", ["/var/log/x", "file:///var/log/x", "s3://b/p?endpoint=http://h:9&region=r"])

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Seq
-from sidecar.errors import LogBroken
-from sidecar.log.layout import (
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log.layout import (
     Contents,
     check_next,
     chunk_name,

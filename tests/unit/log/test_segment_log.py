@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
-from sidecar.errors import LogBroken, LogUnreachable, StorageFull
-from sidecar.log import storage
-from sidecar.log.identity import claim_log
-from sidecar.log.layout import chunk_name, data_name, dumps_name, manifest_name, retained_name, schemas_name
-from sidecar.log.manifest import DATA_COLUMNS, Manifest, from_json
-from sidecar.log.rows_file import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
+from sidecar.shared.errors import LogBroken, LogUnreachable, StorageFull
+from sidecar.shared.log import storage
+from sidecar.shared.log.identity import claim_log
+from sidecar.shared.log.layout import chunk_name, data_name, dumps_name, manifest_name, retained_name, schemas_name
+from sidecar.shared.log.manifest import DATA_COLUMNS, Manifest, from_json
+from sidecar.shared.log.rows_file import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder, open_folder
 from tests.support.volumes import fill, small_volume
 
 
@@ -88,7 +88,7 @@ def test_a_transaction_longer_than_memory_passes_in_bounded_memory(tmp_path: Pat
     """In a process of its own, whose peak is the kernel's figure: 125 MB of rows through less than 64 MiB."""
     script = f"""
 import resource
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from {__name__} import changes, opened
 from pathlib import Path
 log = opened(Path({str(tmp_path)!r}))
@@ -158,8 +158,8 @@ def test_temporary_files_of_a_crash_are_swept(tmp_path: Path) -> None:
 
 
 def test_retention_removes_a_bounded_number_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.log.segment_log.SEGMENTS_REMOVED_MAX", 2)
-    monkeypatch.setattr("sidecar.log.segment_log.MANIFESTS_READ_MAX", 3)
+    monkeypatch.setattr("sidecar.shared.log.segment_log.SEGMENTS_REMOVED_MAX", 2)
+    monkeypatch.setattr("sidecar.shared.log.segment_log.MANIFESTS_READ_MAX", 3)
     log = opened(tmp_path)
     for seq in range(8):
         log.commit(manifest(seq))
@@ -175,7 +175,7 @@ def test_removing_a_backlog_lists_it_once_and_leaves_nothing_of_others(
     tmp_path: Path, segments: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One listing for each call, and 100,000 segments would be listed 1,000 times."""
-    monkeypatch.setattr("sidecar.log.segment_log.SEGMENTS_REMOVED_MAX", 2)
+    monkeypatch.setattr("sidecar.shared.log.segment_log.SEGMENTS_REMOVED_MAX", 2)
     log = opened(tmp_path)
     for seq in range(segments + 1):
         log.commit(manifest(seq))
@@ -214,7 +214,7 @@ def test_recovery_and_retention_hold_few_manifests_at_once_however_long_the_log_
     tmp_path: Path, segments: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a dump of 10,000 tables, a manifest is megabytes."""
-    monkeypatch.setattr("sidecar.log.segment_log.MANIFESTS_HELD_MAX", 5)
+    monkeypatch.setattr("sidecar.shared.log.segment_log.MANIFESTS_HELD_MAX", 5)
     log = opened(tmp_path)
     for seq in range(segments):
         log.commit(manifest(seq))

@@ -22,9 +22,9 @@ from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore sh
     ReadTimeoutError,
 )
 
-from sidecar.errors import ConfigError
-from sidecar.log import storage
-from sidecar.log.storage import (
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import (
     Folder,
     create_exclusively,
     list_names,
@@ -39,8 +39,8 @@ from sidecar.log.storage import (
     s3,
     write_atomically,
 )
-from sidecar.log.storage.dispatch import _BACKENDS, FILES_ENDED_AT_ONCE_MAX
-from sidecar.process.kept_secrets import variable
+from sidecar.shared.log.storage.dispatch import _BACKENDS, FILES_ENDED_AT_ONCE_MAX
+from sidecar.shared.process.kept_secrets import variable
 from tests.support.eventually import PATIENCE_S
 
 
@@ -81,7 +81,7 @@ def test_secrets_are_not_shown() -> None:
 def test_a_url_s_secret_is_known_where_it_was_read_and_to_processes_started_after_that() -> None:
     result = open_folder("s3://b/p?access-key=A.K-1&secret-access-key=hush&endpoint=http://e:1&region=r")
     assert (s3.fs(result).key, s3.fs(result).secret) == ("A.K-1", "hush")
-    command = "import pickle, sys; from sidecar.log.storage import s3; print(s3.fs(pickle.load(sys.stdin.buffer)).secret)"
+    command = "import pickle, sys; from sidecar.shared.log.storage import s3; print(s3.fs(pickle.load(sys.stdin.buffer)).secret)"
     reported = subprocess.run(
         [sys.executable, "-c", command], input=pickle.dumps(result), capture_output=True, timeout=PATIENCE_S, check=True
     )

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sidecar.core.model import OperationId
-from sidecar.errors import FileDamaged, LogBroken
-from sidecar.log import storage
-from sidecar.log.storage import Folder, open_folder
-from sidecar.log.verification import (
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.errors import FileDamaged, LogBroken
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.verification import (
     CheckState,
     RepairReport,
     TableReport,
@@ -30,7 +30,7 @@ from sidecar.log.verification import (
     request_name,
     waiting_name,
 )
-from sidecar.log.verification_files import (
+from sidecar.shared.log.verification_files import (
     UNREADABLE,
     count_beginning,
     read_differences,
@@ -41,7 +41,7 @@ from sidecar.log.verification_files import (
     set_aside,
     take_back_beginning,
 )
-from sidecar.log.verification_state import DEATHS_IN_ALL_MAX, DEATHS_MAX
+from sidecar.shared.log.verification_state import DEATHS_IN_ALL_MAX, DEATHS_MAX
 from tests.support.hostile_ids import HOSTILE, all_below
 
 V1 = OperationId("v1")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import OperationId
-from sidecar.log import storage
-from sidecar.log.storage import open_folder
-from sidecar.log.verification import (
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.log.verification import (
     TABLE_OVER,
     CheckState,
     RequestedTable,
@@ -22,8 +22,8 @@ from sidecar.log.verification import (
     report_name,
     state_name,
 )
-from sidecar.log.verification_files import read_state, write_report
-from sidecar.log.verification_state import SHOWN_MAX, TABLE_ROWS_MIN, share_done, state_of
+from sidecar.shared.log.verification_files import read_state, write_report
+from sidecar.shared.log.verification_state import SHOWN_MAX, TABLE_ROWS_MIN, share_done, state_of
 
 V1 = OperationId("v1")
 REQUEST = VerifyRequest(V1, ("copy",), (RequestedTable("shop", "item"),), asked_ms=5)

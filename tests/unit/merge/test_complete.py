@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
-from sidecar.core.messages import Brackets, ChunkRead, ReadChunk, SegmentBuilt, StartDump
-from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.core.schema_step import steps
-from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.pace.sinks import SinkTables
+from sidecar.shared.model.messages import Brackets, ChunkRead, ReadChunk, SegmentBuilt, StartDump
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.schema_step import steps
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.complete import followed, received
 
 A, B, C = (TableName("shop", name) for name in "abc")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import SinkError
-from sidecar.log.layout import manifest_name
-from sidecar.log.manifest import Manifest, to_json
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.layout import manifest_name
+from sidecar.shared.log.manifest import Manifest, to_json
+from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.log.follow import check_follows, check_has
 from spark_merge.port.contract import Accepted
 

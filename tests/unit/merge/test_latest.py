@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.codecs.encode.block import of_changes, versions
 from spark_merge.port.contract import CHANGES
 from spark_merge.port.keys import last_of_each_key

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.config import SourceSection, TikvSection
-from sidecar.log.storage import open_folder
+from sidecar.shared.config import SourceSection, TikvSection
+from sidecar.shared.log.storage import open_folder
 from spark_merge.worker.read_reach import ReadsTried, try_reads
 from tests.support.read_tasks import reading_settings
 from tests.support.services.ports import free_port

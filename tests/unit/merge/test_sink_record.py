@@ -11,20 +11,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.messages import Brackets
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
-from sidecar.log.identity import own_id
-from sidecar.log.layout import manifest_name, sink_tables_name
-from sidecar.log.manifest import Manifest
-from sidecar.log.rows_file import write_chunk
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
-from sidecar.log.storage import open_folder
-from sidecar.pace.sinks import SinkTables
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.identity import own_id
+from sidecar.shared.log.layout import manifest_name, sink_tables_name
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.delivery.sink_record import LAG_MAX, SinkId, SinkRecord
 from spark_merge.log.read import new_manifests

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import LogBroken
-from sidecar.log import storage
-from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log import storage
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.log import read as log_read
 from spark_merge.log.read import SmallFiles, iter_rows
 from tests.support.requested_files import Requests

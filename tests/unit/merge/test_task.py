@@ -10,13 +10,13 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.errors import LogBroken
-from sidecar.log import rows_file
-from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import open_folder
-from sidecar.process.progress import watched_by
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log import rows_file
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.process.progress import watched_by
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log import segments

@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import FeedUnsuitable, RefusedRequest
-from sidecar.log import storage
-from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport
-from sidecar.log.manifest import Manifest
-from sidecar.log.skips import Skip, read_skips
-from sidecar.log.storage import Folder, open_folder
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.errors import FeedUnsuitable, RefusedRequest
+from sidecar.shared.log import storage
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.skips import Skip, read_skips
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.sink_delivery import SinkDelivery
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log.undecodable import Decoding, leave_out, undecodable
 from spark_merge.merge.rule import OutputRow

@@ -13,9 +13,9 @@ from threading import Thread
 
 import pytest
 
-from sidecar.log.storage import Folder, open_folder, s3
-from sidecar.process.background import Background
-from sidecar.process.progress import may_take, progressed, side_by_side, watched_by
+from sidecar.shared.log.storage import Folder, open_folder, s3
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.progress import may_take, progressed, side_by_side, watched_by
 from spark_merge.delivery import watchdog
 from spark_merge.delivery.watchdog import HANG_S, Watchdog
 from spark_merge.testing.histories import check, random_history, write_log

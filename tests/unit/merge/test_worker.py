@@ -12,12 +12,12 @@ from typing import ClassVar, cast
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import ConfigError, LogUnreachable, TicdcDumpError
-from sidecar.log import storage
-from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
-from sidecar.log.storage import Folder, Unreachable, open_folder
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.errors import ConfigError, LogUnreachable, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.shared.log.storage import Folder, Unreachable, open_folder
+from sidecar.shared.model.sink_delivery import SinkDelivery
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Rows
 from spark_merge.worker import worker as workers

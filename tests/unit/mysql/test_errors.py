@@ -5,11 +5,11 @@ from __future__ import annotations
 import pymysql
 import pytest
 
-from sidecar.config import Tls
-from sidecar.errors import SinkError, SourceChanged, SourceError, SourceLost
-from sidecar.mysql.account import Account
-from sidecar.mysql.errors import _PASSES, _READ_ONLY, NO_RIGHT, NOT_THERE, SettingRefused, failure, passes
-from sidecar.mysql.roles import Role
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import SinkError, SourceChanged, SourceError, SourceLost
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.errors import _PASSES, _READ_ONLY, NO_RIGHT, NOT_THERE, SettingRefused, failure, passes
+from sidecar.shared.mysql.roles import Role
 
 ACCOUNT = Account(host="tidb.example", port=4000, user="a@b", password="p/w:d", tls=Tls(), statement_timeout_s=2.5, retry_s=0.3)
 DENIED = pymysql.err.OperationalError(1142, "SELECT command denied")

@@ -12,14 +12,14 @@ from threading import Event
 import pymysql
 import pytest
 
-from sidecar.config import SourceSection, Tls
-from sidecar.errors import SourceError, SourceLost
-from sidecar.mysql import retry
-from sidecar.mysql.account import Account
-from sidecar.mysql.errors import is_away
-from sidecar.mysql.retry import carried_out, end_questions
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.config import SourceSection, Tls
+from sidecar.shared.errors import SourceError, SourceLost
+from sidecar.shared.mysql import retry
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.errors import is_away
+from sidecar.shared.mysql.retry import carried_out, end_questions
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
 from tests.support.eventually import PATIENCE_S, eventually
 
 PASSWORD = "p@ss w:rd"

@@ -13,12 +13,12 @@ from typing import Any
 import pymysql
 import pytest
 
-from sidecar.errors import SourceError
-from sidecar.mysql.account import Account
-from sidecar.mysql.retry import carried_out
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.resultset.packets import read_packets
+from sidecar.shared.errors import SourceError
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.resultset.packets import read_packets
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FIRST_CONNECTION, FakeTidb, Refused
 
@@ -101,7 +101,7 @@ def test_a_transaction_whose_connection_is_gone_is_not_committed_on_another_one(
 def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_requested_again(
     tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sidecar.mysql.account.ANSWER_GRACE_S", 0.0)
+    monkeypatch.setattr("sidecar.shared.mysql.account.ANSWER_GRACE_S", 0.0)
     slow(tidb)
     session = MysqlSession(Account.of(tidb.settings(statement_timeout_s=3.0)), Role.READ_SOURCE)
     with pytest.raises(pymysql.err.OperationalError, match="2013"):

@@ -12,13 +12,13 @@ from typing import Any, cast
 import pymysql
 import pytest
 
-from sidecar.core.model import TableName
-from sidecar.mysql.account import Account
-from sidecar.mysql.errors import SettingRefused
-from sidecar.mysql.flavour import Flavour, flavour_of
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.mysql.setup import ISOLATION, ROWS_MAX, VARIABLES, same, set_up, settings
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.errors import SettingRefused
+from sidecar.shared.mysql.flavour import Flavour, flavour_of
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.mysql.setup import ISOLATION, ROWS_MAX, VARIABLES, same, set_up, settings
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
 HOSTILE = "hostile"

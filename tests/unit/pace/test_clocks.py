@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.pace.clocks import DELAY_MAX_S, Clocks
-from sidecar.pace.sinks import ReportTimes
+from sidecar.shared.model.sink_delivery import ReportTimes
 
 
 def test_the_fastest_reading_reports_the_difference() -> None:

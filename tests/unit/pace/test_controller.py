@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import Demand
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.pace.controller import (
     GAIN_DOWN_MIN,
     GAIN_MAX,
@@ -22,7 +22,7 @@ from sidecar.pace.controller import (
     Gain,
 )
 from sidecar.pace.flight import LEAST_ROWS_S
-from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
+from sidecar.shared.model.sink_delivery import BatchDone, ReportTimes, SinkDelivery
 
 SINK = "file:///out"
 

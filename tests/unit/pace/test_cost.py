@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from sidecar.pace.cost import Cost
-from sidecar.pace.sinks import BatchDone
+from sidecar.shared.model.sink_delivery import BatchDone
 
 
 def reported(*batches: tuple[float, int]) -> Cost:

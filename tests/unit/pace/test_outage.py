@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidecar.core.messages import Brackets, ChunkLost, MarkSent, ReadChunk, SendMark, SourceFailed
-from sidecar.core.model import MarkKind, TableName
+from sidecar.shared.model.messages import Brackets, ChunkLost, MarkSent, ReadChunk, SendMark, SourceFailed
+from sidecar.shared.model.nouns import MarkKind, TableName
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage, outage
 
 MARK = SendMark("u", MarkKind.LOW)

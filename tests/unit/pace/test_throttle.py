@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sidecar.core.chunk import ChunkFile
-from sidecar.core.messages import Brackets, ChunkRead, Pace, ReadChunk, SourceFailed
-from sidecar.core.model import Seq, TableName
-from sidecar.core.progress import DumpState, Progress
+from sidecar.shared.model.chunk import ChunkFile
+from sidecar.shared.model.messages import Brackets, ChunkRead, Pace, ReadChunk, SourceFailed
+from sidecar.shared.model.nouns import Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.pace.throttle import Throttle
 
 TABLE = TableName("s", "t")

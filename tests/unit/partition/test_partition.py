@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, ColumnDefinition, TableDefinition, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.partition.clause import Literal, read_clause
-from sidecar.partition.ids import is_partitioned, key_ids, partition_ids
-from sidecar.partition.value import date_parts, day_number
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.partition.clause import Literal, read_clause
+from sidecar.shared.partition.ids import is_partitioned, key_ids, partition_ids
+from sidecar.shared.partition.value import date_parts, day_number
 from spark_merge.codecs.decode.rows import decode
 from tests.support.recordings import recording
 from tests.unit.decode.log import logged, recorded_changes, recorded_schemas

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.config import Config, DumpSection, SparkSection
+from sidecar.shared.config import Config, DumpSection, SparkSection
 from sidecar.preflight.executors import spark_session
-from sidecar.process.checks import CheckFinding, CheckSkipped, CheckStatus
+from sidecar.shared.process.checks import CheckFinding, CheckSkipped, CheckStatus
 from spark_merge.worker import job, read_reach
 from spark_merge.worker.read_reach import ReadsTried, Unreached
 from tests.unit.preflight.test_machine import settings

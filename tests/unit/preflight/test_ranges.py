@@ -9,12 +9,12 @@ import pytest
 
 from sidecar.adapters.tidb.ranges import SCANNED_ROWS_MAX
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from sidecar.preflight import ranges
 from sidecar.preflight.ranges import read_ranges
 from sidecar.preflight.source import REPORTED_MAX
-from sidecar.process.checks import CheckFinding, CheckStatus
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.shared.process.checks import CheckFinding, CheckStatus
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
 NAMES = [TableName("shop", f"t{number}") for number in range(REPORTED_MAX + 3)]

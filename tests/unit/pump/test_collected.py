@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.errors import LogBroken, StorageFull
+from sidecar.shared.errors import LogBroken, StorageFull
 from sidecar.pump.collected import Collected
 from sidecar.pump.index import PumpIndex
 from sidecar.pump.record import Binlog

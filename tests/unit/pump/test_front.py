@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import ConfigError
+from sidecar.shared.errors import ConfigError
 from sidecar.pump.front import FORWARDED_BYTES, HEAD_BYTES_MAX, PREFACE, Front, PumpAnswer, listening
 
 

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedLost
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedLost
 from sidecar.pump import lost as lost_module
 from sidecar.pump.lost import OLD_S, Lost, LostStatus, LostTally, LostWrite, seconds
 from sidecar.pump.storage import Storage

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from sidecar.cli import pump as pump_command
 from sidecar.cli.main import app
-from sidecar.config import Tls
-from sidecar.errors import ConfigError
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import ConfigError
 from sidecar.pump.config import PumpSection, check, read_pump_config
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "pump.example.toml"

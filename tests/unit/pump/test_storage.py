@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
+from sidecar.shared.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
 from sidecar.pump import storage as storage_module
 from sidecar.pump.index import End, IndexReader, PumpIndex
 from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, Binlog, binlog_of, made

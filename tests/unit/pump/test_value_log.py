@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.errors import LogBroken, StorageFull
+from sidecar.shared.errors import LogBroken, StorageFull
 from sidecar.pump.record import HEADER_BYTES, PREWRITE, Binlog
 from sidecar.pump.value_log import BY_TABLE_BYTES_MAX, ValueLog, ValuePlace
 

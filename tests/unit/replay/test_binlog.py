@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Mark, MarkKind, Message
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.model.nouns import Change, CommitTs, Mark, MarkKind, Message
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.replay.binlog import BinlogRecording, RecordedPumps
 from sidecar.replay.binlog_rows import transaction

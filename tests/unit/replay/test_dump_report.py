@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.core.model import ts_at
-from sidecar.core.progress import DumpState
-from sidecar.errors import ConfigError
+from sidecar.shared.model.nouns import ts_at
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import ConfigError
 from sidecar.replay.crashes import Crash, CrashFate
 from sidecar.replay.dump_report import check_writable
 from sidecar.replay.recorded_dump import DUMP_ID

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.errors import SourceError
+from sidecar.shared.errors import SourceError
 from sidecar.replay.history import _reshaped
-from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import column, info
 
 

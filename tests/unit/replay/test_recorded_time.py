@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.replay.recorded_time import recorded_time, tick
 from tests.support.eventually import PATIENCE_S
 

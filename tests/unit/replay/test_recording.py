@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName
-from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
+from sidecar.shared.errors import FeedUnsuitable, SourceError
 from sidecar.replay.judge.rows import Key, equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables, ReplayedChunk

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from sidecar.adapters.memory.clock import MemoryClock
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Envelope, Lane, MarkKind, Message, Resolved
-from sidecar.errors import FeedError
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Envelope, Lane, MarkKind, Message, Resolved
+from sidecar.shared.errors import FeedError
 from sidecar.replay.feed import IDLE_RESOLVED_EVERY_MS, Play, RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from tests.support.recordings import recording

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from sidecar.core.chunk import WrittenChunk
-from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.core.model import Change, CommitTs, Lane, MarkKind, Message, TableName
-from sidecar.errors import FeedUnsuitable
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, MarkKind, Message, TableName
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge.rows import rows_by_key
 from sidecar.replay.recording import FeedConfig, Recording

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from random import Random
 
-from sidecar.core.messages import Asker
-from sidecar.core.model import OperationId, Seq, TableName, ts_at
-from sidecar.core.progress import DumpState
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, Seq, TableName, ts_at
+from sidecar.shared.model.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.log.certificate import ChunkLine, SegmentLine
-from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine, ScopeTable, SinkSample
+from sidecar.shared.log.certificate import ChunkLine, SegmentLine
+from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine, ScopeTable, SinkSample
 from sidecar.report.build import ReportFacts
 from sidecar.report.chunks import DumpedChunk
 

@@ -10,11 +10,11 @@ from xml.etree.ElementTree import Element
 import pytest
 from msgspec import structs
 
-from sidecar.core.messages import Asker
-from sidecar.core.model import OperationId, TableName
-from sidecar.core.progress import DumpState
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.model.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationCommand
-from sidecar.log.certificate_parts import Line, SampleLine, ScopeTable, SinkSample
+from sidecar.shared.log.certificate_parts import Line, SampleLine, ScopeTable, SinkSample
 from sidecar.report import build
 from sidecar.report.build import CHUNKS_AT_ONCE, Held, ReportFacts, held, report_html, sink_figures
 from sidecar.report.drawing import TimedEvent

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import pytest
 from markupsafe import Markup
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from sidecar.report.build import look
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.drawing import (

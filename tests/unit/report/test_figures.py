@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.messages import Asker
+from sidecar.shared.model.messages import Asker
 from sidecar.report.figures import amount, asker_text, axis_time, clock_time, duration, short
 
 

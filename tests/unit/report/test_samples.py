@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from sidecar.log.certificate_parts import SampleLine, SinkSample
+from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
 from sidecar.report.samples import ThinnedSamples
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.config import DumpSection, EtcdSection, KafkaSection, LogSection
-from sidecar.core.messages import ReadWith
-from sidecar.errors import ConfigError
+from sidecar.shared.config import DumpSection, EtcdSection, KafkaSection, LogSection
+from sidecar.shared.model.messages import ReadWith
+from sidecar.shared.errors import ConfigError
 from sidecar.report.size_costs import COSTS, MIB, SINKS, Basis
 from sidecar.report.sizing import SizedLoad, SizedSettings, line_cores, sink_named, sized
 

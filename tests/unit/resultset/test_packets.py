@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.resultset import packets
-from sidecar.resultset.packets import read_packets, read_up_to
+from sidecar.shared.resultset import packets
+from sidecar.shared.resultset.packets import read_packets, read_up_to
 
 PACKET_MAX = 0xFFFFFF
 END = b"\xfe" + struct.pack("<HH", 0, 2)

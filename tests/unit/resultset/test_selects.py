@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.core.keyset import KeyColumn, ReadKey
-from sidecar.core.model import Column, TableName
-from sidecar.resultset.selects import as_sent, as_text, key_select, spelt
+from sidecar.shared.model.keyset import KeyColumn, ReadKey
+from sidecar.shared.model.nouns import Column, TableName
+from sidecar.shared.resultset.selects import as_sent, as_text, key_select, spelt
 
 TABLE = TableName("app", "t")
 ID = Column("id", "int", nullable=False)

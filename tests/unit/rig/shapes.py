@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from tests.rig.columns import Index, Table, table_of
 
 

@@ -8,8 +8,8 @@ from zlib import crc32
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.core.model import Change, Lane, Message, TableName
+from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.model.nouns import Change, Lane, Message, TableName
 from tests.rig.dispatch import Dispatcher, dispatcher_of, matches, partition_of, topic_of
 from tests.support.recordings import recording
 from tests.unit.rig.shapes import ID, column, table

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import Change as Read
-from sidecar.core.model import Ddl, Lane, Message, Resolved
+from sidecar.shared.model.nouns import Change as Read
+from sidecar.shared.model.nouns import Ddl, Lane, Message, Resolved
 from tests.rig import canal_json, open_protocol
 from tests.rig.changes import Change
 from tests.rig.reading import decoded, envelopes

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Lane, Message, Rank
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.binlog_event import event_value
-from sidecar.rowcodec.binlog_fold import folded
-from sidecar.rowcodec.binlog_row import decode_event
-from sidecar.rowcodec.binlog_table import BinlogTable
-from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Rank
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.binlog_event import event_value
+from sidecar.shared.rowcodec.binlog_fold import folded
+from sidecar.shared.rowcodec.binlog_row import decode_event
+from sidecar.shared.rowcodec.binlog_table import BinlogTable
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.property.test_kv_decoders import mutations
 from tests.support.binlog_encoder import Event, common_handle, deleted, inserted, int_handle, transaction, updated
 from tests.support.binlog_recordings import unmarked

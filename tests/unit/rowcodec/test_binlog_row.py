@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import PreviousLayout, TableName, TableSchema
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.binlog_event import event_value, settled_value
-from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_event, decode_logged
-from sidecar.rowcodec.binlog_table import BinlogTable
-from sidecar.rowcodec.kv_layout import layout_of
-from sidecar.rowcodec.kv_table import kv_table
+from sidecar.shared.model.nouns import PreviousLayout, TableName, TableSchema
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.binlog_event import event_value, settled_value
+from sidecar.shared.rowcodec.binlog_row import DecodedBinlogRows, decode_event, decode_logged
+from sidecar.shared.rowcodec.binlog_table import BinlogTable
+from sidecar.shared.rowcodec.kv_layout import layout_of
+from sidecar.shared.rowcodec.kv_table import kv_table
 from tests.support.binlog_encoder import common_handle, deleted, inserted, int_handle, pairs, updated
 from tests.support.kv_encoder import NOT_NULL, Plain, column, info
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import PreviousLayout, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from sidecar.rowcodec.binlog_event import event_value
-from sidecar.rowcodec.binlog_row import decode_logged
-from sidecar.rowcodec.binlog_table import binlog_table_of, is_older
-from sidecar.rowcodec.kv_layout import layout_of
+from sidecar.shared.model.nouns import PreviousLayout, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.rowcodec.binlog_event import event_value
+from sidecar.shared.rowcodec.binlog_row import decode_logged
+from sidecar.shared.rowcodec.binlog_table import binlog_table_of, is_older
+from sidecar.shared.rowcodec.kv_layout import layout_of
 from tests.support.binlog_encoder import Values, inserted, int_handle
 from tests.support.kv_encoder import column, info
 

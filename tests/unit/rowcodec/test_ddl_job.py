@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import MessageUnreadable, TicdcDumpError
-from sidecar.rowcodec.ddl_job import ddl_job, ended_job, history_job
-from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Successor
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import MessageUnreadable, TicdcDumpError
+from sidecar.shared.rowcodec.ddl_job import ddl_job, ended_job, history_job
+from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Successor
 
 DONE, RUNNING, SYNCED = 4, 1, 6
 T = CommitTs(500)

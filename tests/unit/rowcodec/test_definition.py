@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import ColumnDefinition, IndexDefinition, IndexPart, TableDefinition
-from sidecar.errors import FeedUnsuitable
-from sidecar.rowcodec.definition import definition_of, type_text
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.model.nouns import ColumnDefinition, IndexDefinition, IndexPart, TableDefinition
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.rowcodec.definition import definition_of, type_text
+from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.recordings import recording
 
 NOT_NULL, PRIMARY, UNSIGNED, ZEROFILL, NO_DEFAULT, ON_UPDATE = 1, 2, 32, 64, 4096, 8192

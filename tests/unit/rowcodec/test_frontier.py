@@ -8,9 +8,9 @@ from time import process_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.model import CommitTs
-from sidecar.rowcodec.frontier import Frontier
-from sidecar.rowcodec.key_values import KeyRange
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.rowcodec.frontier import Frontier
+from sidecar.shared.rowcodec.key_values import KeyRange
 from tests.lanes import examples
 
 KEYS = [bytes([number]) for number in range(10, 30)]

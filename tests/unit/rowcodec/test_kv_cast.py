@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.rowcodec.kv_cast import cast_text, clipped_text
-from sidecar.rowcodec.kv_table import KvColumn, kv_table
+from sidecar.shared.rowcodec.kv_cast import cast_text, clipped_text
+from sidecar.shared.rowcodec.kv_table import KvColumn, kv_table
 from tests.support.kv_encoder import column, info
 
 TEXT = "utf8mb4_bin"

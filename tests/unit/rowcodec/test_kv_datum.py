@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.rowcodec.kv_datum import canonical, plain_of_cell, plain_of_datum, read_bytes, read_datum, read_decimal, read_float
-from sidecar.rowcodec.kv_error import Broken
-from sidecar.rowcodec.kv_table import KvColumn, kv_table
-from sidecar.rowcodec.kv_time import datetime_text
+from sidecar.shared.rowcodec.kv_datum import canonical, plain_of_cell, plain_of_datum, read_bytes, read_datum, read_decimal, read_float
+from sidecar.shared.rowcodec.kv_error import Broken
+from sidecar.shared.rowcodec.kv_table import KvColumn, kv_table
+from sidecar.shared.rowcodec.kv_time import datetime_text
 from tests.support.kv_encoder import NOT_NULL, column, info, memcomparable_bytes, memcomparable_float, uvarint, varint
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.rowcodec.kv_error import Broken
-from sidecar.rowcodec.kv_json import json_end, json_text, vector_text
+from sidecar.shared.rowcodec.kv_error import Broken
+from sidecar.shared.rowcodec.kv_json import json_end, json_text, vector_text
 from tests.support.kv_encoder import json_bytes
 
 KEY_VALUE = bytes.fromhex("01 01000000 1c000000 13000000 0300 0c 16000000 6b6579 05 76616c7565")

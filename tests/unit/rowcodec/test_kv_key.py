@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.rowcodec.kv_error import Broken
-from sidecar.rowcodec.kv_key import record_key, values_of_handle
-from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.rowcodec.kv_error import Broken
+from sidecar.shared.rowcodec.kv_key import record_key, values_of_handle
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import NOT_NULL, Stored, column, common_handle, info, memcomparable_bytes, memcomparable_int, row_key
 
 INT_KEY = bytes.fromhex("7480000000000000685f728000000000000001")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
-from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
-from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE, KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
-from sidecar.rowcodec.kv_table import kv_table
+from sidecar.shared.rowcodec.kv_layout import DDL_JOB_TABLE, KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
+from sidecar.shared.rowcodec.kv_table import kv_table
 from tests.support.kv_encoder import column, info
 
 INFO: dict[str, Any] = info(

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.key_values import KeyRange, KvEntry
-from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK, RegionMatcher
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry
+from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK, RegionMatcher
 from tests.support.tikv.recorded import joined, raw
 
 RANGE = KeyRange(b"b", b"d")

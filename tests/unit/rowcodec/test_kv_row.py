@@ -10,10 +10,10 @@ from zlib import crc32
 
 import pytest
 
-from sidecar.errors import MessageUnreadable
-from sidecar.rowcodec.kv_checksum import OVER_HANDLE
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.rowcodec.kv_checksum import OVER_HANDLE
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import (
     NOT_NULL,
     Json,

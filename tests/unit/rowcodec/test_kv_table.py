@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.errors import FeedUnsuitable
-from sidecar.rowcodec.kv_table import KvKeyPart, kv_table
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.rowcodec.kv_table import KvKeyPart, kv_table
 from tests.support.kv_encoder import BINARY, NOT_NULL, column, info
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from sidecar.rowcodec.kv_layout import kv_table_of, layout_of
-from sidecar.rowcodec.kv_row import decode_row
-from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of
+from sidecar.shared.rowcodec.kv_row import decode_row
+from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import NOT_NULL, PRIMARY, Plain, column, info, memcomparable_int, row_1, row_2, row_key
 
 ID, C = column(1, "id", "int", primary=True), column(2, "c", "int")

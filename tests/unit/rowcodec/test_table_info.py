@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
-from sidecar.rowcodec.table_info import table_schema
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.recordings import recording
 
 RECORDINGS = ("demo", "shop", "shop-new", "ddl", "ddl-new", "restart", "large", "rowformats", "filter", "tz")

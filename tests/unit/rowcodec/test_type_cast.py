@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
-from sidecar.rowcodec.kv_table import kv_table
-from sidecar.rowcodec.type_cast import column_type, default_text
-from sidecar.sql.text import quoted_text
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.rowcodec.kv_table import kv_table
+from sidecar.shared.rowcodec.type_cast import column_type, default_text
+from sidecar.shared.sql.text import quoted_text
 from spark_merge.ddl.columns import added_column
 from tests.support.kv_encoder import column, info
 

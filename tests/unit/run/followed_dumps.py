@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.messages import Asker, Brackets
-from sidecar.core.model import Column, CommitTs, OperationId, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Asker, Brackets
+from sidecar.shared.model.nouns import Column, CommitTs, OperationId, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.log import storage
-from sidecar.log.layout import chunk_name, manifest_name
-from sidecar.log.manifest import Manifest
-from sidecar.log.owned import OwnedLog
-from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import open_folder
-from sidecar.pace.sinks import BatchDone, DroppedRows, ReportTimes, SinkDelivery
+from sidecar.shared.log import storage
+from sidecar.shared.log.layout import chunk_name, manifest_name
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, ReportTimes, SinkDelivery
 from sidecar.report.chunks import Chunks
 from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports

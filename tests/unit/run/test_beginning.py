@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecar.config import Config
-from sidecar.core.messages import Brackets
-from sidecar.core.model import Seq
-from sidecar.core.progress import DumpState, Progress
-from sidecar.errors import ConfigError
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.shared.config import Config
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.progress import DumpState, Progress
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.run.beginning import check_beginning, undelivered_dumps
 from tests.unit.run.test_term import SETTINGS
 

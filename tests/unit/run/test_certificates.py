@@ -12,7 +12,7 @@ import pytest
 
 import sidecar
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.log.owned import OwnedLog
+from sidecar.shared.log.owned import OwnedLog
 from sidecar.report.chunks import Chunks
 from sidecar.run import certificates
 from sidecar.run.auxiliary import Services

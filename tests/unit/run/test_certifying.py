@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import OperationId, Seq, TableName
-from sidecar.core.progress import DumpState, Progress
-from sidecar.errors import LogBroken, LogUnreachable, OwnershipLost
-from sidecar.log import storage
-from sidecar.log.certificate import SegmentLine
-from sidecar.log.certificate_parts import collected, read_parts, remove_parts
-from sidecar.log.dump_files import CERTIFICATES
-from sidecar.log.layout import chunk_name, manifest_name, read_manifest
-from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog
-from sidecar.pace.sinks import BatchDone
+from sidecar.shared.model.nouns import OperationId, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress
+from sidecar.shared.errors import LogBroken, LogUnreachable, OwnershipLost
+from sidecar.shared.log import storage
+from sidecar.shared.log.certificate import SegmentLine
+from sidecar.shared.log.certificate_parts import collected, read_parts, remove_parts
+from sidecar.shared.log.dump_files import CERTIFICATES
+from sidecar.shared.log.layout import chunk_name, manifest_name, read_manifest
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.model.sink_delivery import BatchDone
 from sidecar.run import certifying
 from sidecar.run.certifying import ACCEPT_WAIT_S, HOLD_MAX_S, SAVE_S, TermCertificates
 from sidecar.run.collecting import ReadSegment

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import OperationId, Seq
-from sidecar.core.progress import DumpState
-from sidecar.log.certificate import SegmentLine
-from sidecar.log.certificate_parts import Line
+from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.log.certificate import SegmentLine
+from sidecar.shared.log.certificate_parts import Line
 from sidecar.run.collecting import CollectedDump
 from sidecar.run.samples import Samples
 from tests.unit.report.made import batch_line

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from sidecar.run.completing import NAMED_MAX, completing_dump, named
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 ORDERS = TableName("shop", "orders")
 

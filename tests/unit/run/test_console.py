@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sidecar.config import Config, ConsoleSection, LogSection, Tls
+from sidecar.shared.config import Config, ConsoleSection, LogSection, Tls
 from sidecar.console.listening import ConsoleServer
 from sidecar.console.views import ConsoleViews
 from sidecar.control.service import ControlService
-from sidecar.errors import ConfigError
+from sidecar.shared.errors import ConfigError
 from sidecar.report.chunks import Chunks
 from sidecar.run import console as run_console
 from sidecar.run.console import begin_console

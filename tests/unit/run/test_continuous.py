@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.core.messages import Brackets
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import OVER, DumpState, Progress
-from sidecar.errors import LogUnreachable, RefusedRequest, SourceLost
-from sidecar.log import storage
-from sidecar.log.verification import (
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import OVER, DumpState, Progress
+from sidecar.shared.errors import LogUnreachable, RefusedRequest, SourceLost
+from sidecar.shared.log import storage
+from sidecar.shared.log.verification import (
     CYCLE_STEM,
     CheckState,
     Slice,
@@ -24,13 +24,13 @@ from sidecar.log.verification import (
     report_name,
     request_name,
 )
-from sidecar.log.verification_files import read_request, request_ids
+from sidecar.shared.log.verification_files import read_request, request_ids
 from sidecar.pace.controller import SinkState
-from sidecar.pace.sinks import SinkTables
+from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.run import continuous
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.cycle import DAY_MS, ROWS_MIN, SLICE_ROWS, TableInSink, VerifiedTable
-from sidecar.ticdc.hidden_changes import KINDS, Explanation
+from sidecar.shared.ticdc.hidden_changes import KINDS, Explanation
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner
 from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from sidecar.core.model import TableName
-from sidecar.log.verification import CheckState, Slice, TableReport
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.log.verification import CheckState, Slice, TableReport
 from sidecar.run import cycle
 from sidecar.run.cycle import DAY_MS, ROWS_MIN, Cycle, TableInSink, TableTurn
 

@@ -13,13 +13,13 @@ import pytest
 from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.core.model import FIRST_SEQ
-from sidecar.core.progress import OVER, DumpState
-from sidecar.errors import SourceError, TicdcDumpError
-from sidecar.log import storage
-from sidecar.log.owned import OwnedLog
-from sidecar.log.storage import open_folder
-from sidecar.log.verification import (
+from sidecar.shared.model.nouns import FIRST_SEQ
+from sidecar.shared.model.progress import OVER, DumpState
+from sidecar.shared.errors import SourceError, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.log.verification import (
     CYCLE_STEM,
     CheckState,
     RepairState,
@@ -31,7 +31,7 @@ from sidecar.log.verification import (
     state_name,
     waiting_name,
 )
-from sidecar.log.verification_files import UNREADABLE
+from sidecar.shared.log.verification_files import UNREADABLE
 from sidecar.run import term_verifications
 from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
 from sidecar.run.repairing import KeyDump

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sidecar.control.status import SidecarStatus
-from sidecar.core.model import CommitTs
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.run.ddls import CHARS_MAX, KEPT, SeenDdl, SeenDdls
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 NAME = ChangefeedName("default", "default", "cf")
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import OperationId
-from sidecar.core.progress import DumpState
-from sidecar.errors import LogUnreachable
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import LogUnreachable
 from sidecar.history.entry import HistoryEntry
-from sidecar.log import dump_files, storage
-from sidecar.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.shared.log import dump_files, storage
+from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.report.build import report_html
 from sidecar.report.chunks import Chunks
 from sidecar.run import dump_reports

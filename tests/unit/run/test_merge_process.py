@@ -11,11 +11,11 @@ from queue import Queue
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import StorageFull
-from sidecar.log.delivery_report import DeliveryReport
-from sidecar.pace.sinks import BatchDone, SinkDelivery
-from sidecar.process.scratch import PREFIX, Scratch
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import StorageFull
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.model.sink_delivery import BatchDone, SinkDelivery
+from sidecar.shared.process.scratch import PREFIX, Scratch
 from sidecar.run import merge_process
 from sidecar.run.log_events import worker_died
 from sidecar.run.merge_process import Death, MergeProcess, environment, spark_places, unexplained

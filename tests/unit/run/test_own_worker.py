@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.log.deliveries import LogDeliveries
+from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.run import own_worker
 from sidecar.run.log_event import LogEvent
 from sidecar.run.merge_process import Death

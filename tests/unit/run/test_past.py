@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec import structs
 
-from sidecar.core.model import Seq
-from sidecar.log import storage
-from sidecar.log.certificate_parts import SampleLine, write_part
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.log import storage
+from sidecar.shared.log.certificate_parts import SampleLine, write_part
+from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.run.log_event import LogEvent
 from sidecar.run.past import PastSamples
 from sidecar.run.samples import DAY_MS, Samples

@@ -11,11 +11,11 @@ from msgspec import structs
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.dump_scope import NAMED_MAX
 from sidecar.control.verification_messages import verification
-from sidecar.core.model import OperationId
-from sidecar.core.progress import DumpState
-from sidecar.errors import RefusedRequest
-from sidecar.log import storage
-from sidecar.log.verification import (
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log import storage
+from sidecar.shared.log.verification import (
     CheckState,
     RepairReport,
     RepairState,
@@ -28,7 +28,7 @@ from sidecar.log.verification import (
     repair_from_json,
     request_from_json,
 )
-from sidecar.log.verification_files import read_request
+from sidecar.shared.log.verification_files import read_request
 from sidecar.run.repairing import DELETED_MIN, KeyDump, follow_up, question, rows_to_delete
 from tests.unit.run.test_term_verifications import AGAIN, ALICE, ITEM, TO_REPAIR, Term, finish_repair, repair_of
 

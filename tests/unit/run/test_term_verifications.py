@@ -16,15 +16,15 @@ from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.verification_messages import derived_id
-from sidecar.core.messages import Asker
-from sidecar.core.model import OperationId, Seq, TableName
-from sidecar.core.progress import DumpState
-from sidecar.errors import CoordinationError, CoordinationLost, DumpsWait, LogUnreachable, OwnershipLost, RefusedRequest
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, Seq, TableName
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import CoordinationError, CoordinationLost, DumpsWait, LogUnreachable, OwnershipLost, RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.log import storage, verification_files
-from sidecar.log.owned import OwnedLog, latest
-from sidecar.log.storage import Folder, open_folder
-from sidecar.log.verification import (
+from sidecar.shared.log import storage, verification_files
+from sidecar.shared.log.owned import OwnedLog, latest
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.verification import (
     CYCLE_STEM,
     CheckState,
     RepairReport,
@@ -39,8 +39,8 @@ from sidecar.log.verification import (
     request_name,
     stop_name,
 )
-from sidecar.log.verification_files import read_repair, read_request, read_waiting, request_ids, write_report
-from sidecar.log.verification_state import VerifyState
+from sidecar.shared.log.verification_files import read_repair, read_request, read_waiting, request_ids, write_report
+from sidecar.shared.log.verification_state import VerifyState
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ContinuousVerification
 from sidecar.run.log_event import LogEvent

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import CommitTs
-from sidecar.errors import FeedError, UnsupportedDdl
-from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, Effect, JobTable, Successor, TableInfo
-from sidecar.schema.history import SchemaHistory
-from sidecar.schema.version import SchemaSnapshot
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.errors import FeedError, UnsupportedDdl
+from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, Effect, JobTable, Successor, TableInfo
+from sidecar.shared.schema.history import SchemaHistory
+from sidecar.shared.schema.version import SchemaSnapshot
 
 START, STEP, DONE = CommitTs(100), CommitTs(120), CommitTs(140)
 OLD_TO_NEW = (Successor(2, {"id": 3, "name": "new"}),)

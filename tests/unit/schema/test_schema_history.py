@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.errors import FeedError, FeedUnsuitable, TicdcDumpError, UnsupportedDdl
-from sidecar.schema.ddl import Action, DdlEvent, DdlJob, Effect, JobTable, PartitionSwitch
-from sidecar.schema.history import SchemaHistory
-from sidecar.schema.timeline import TimelineIndex
-from sidecar.schema.version import Rowless, SchemaSnapshot, TableVersion
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.errors import FeedError, FeedUnsuitable, TicdcDumpError, UnsupportedDdl
+from sidecar.shared.schema.ddl import Action, DdlEvent, DdlJob, Effect, JobTable, PartitionSwitch
+from sidecar.shared.schema.history import SchemaHistory
+from sidecar.shared.schema.timeline import TimelineIndex
+from sidecar.shared.schema.version import Rowless, SchemaSnapshot, TableVersion
 from tests.lanes import examples
 
 START = 100

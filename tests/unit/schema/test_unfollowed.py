@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName
-from sidecar.errors import UnsupportedDdl
-from sidecar.schema.unfollowed import check_untouched
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.schema.unfollowed import check_untouched
 
 TABLES = [TableName("shop", "item")]
 

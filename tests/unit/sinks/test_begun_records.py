@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.http.state import state_of
 from spark_merge.sinks.kafka.position_records import Control
 from spark_merge.sinks.mysql.position import SqlBatch

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks import chain as module
-from spark_merge.sinks.chain import CommitChain
+from spark_merge.sinks.kit import chain as module
+from spark_merge.sinks.kit.chain import CommitChain
 from spark_merge.sinks.folder.layout import (
     COMMITS,
     HEAD,

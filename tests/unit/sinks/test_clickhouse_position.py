@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
-from spark_merge.sinks.position import OutputState
+from spark_merge.sinks.kit.position import OutputState
 
 LOG = "default/feed 1#ab"
 TS = (1 << 63) - 1

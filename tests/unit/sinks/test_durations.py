@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_merge.sinks.durations import seconds_of
+from spark_merge.sinks.kit.durations import seconds_of
 
 
 @pytest.mark.parametrize(

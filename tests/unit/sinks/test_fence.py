@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Seq
-from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import storage
-from sidecar.log.identity import name_of
-from sidecar.log.storage import Folder, dispatch, open_folder
-from spark_merge.sinks.fence import check_exclusive, check_log, check_next, taken
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.identity import name_of
+from sidecar.shared.log.storage import Folder, dispatch, open_folder
+from spark_merge.sinks.kit.fence import check_exclusive, check_log, check_next, taken
 
 
 def test_an_output_is_of_one_log() -> None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from sidecar.errors import FeedError, SinkError
+from sidecar.shared.errors import FeedError, SinkError
 from spark_merge.codecs.encode.block import of_changes
 from spark_merge.codecs.protocols import encoder
 from spark_merge.ddl.eras import eras

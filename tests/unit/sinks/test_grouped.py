@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_merge.sinks.grouped import grouped
+from spark_merge.sinks.kit.grouped import grouped
 
 
 @pytest.mark.parametrize(

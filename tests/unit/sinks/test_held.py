@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Seq
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import DumpPass
-from spark_merge.sinks import held
-from spark_merge.sinks.held import HeldByFile, HeldRows
+from spark_merge.sinks.kit import held
+from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 
 
 def rows(*values: int) -> pa.Table:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.core.model import Column, TableSchema
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.log.storage import open_folder
 from spark_merge.sinks.iceberg import hidden_rows
 from spark_merge.sinks.iceberg.hidden_rows import DeletedKeys, DeleteFile
 from tests.support.deliveries import ORDERS

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.log import storage
-from sidecar.log.storage import Folder, open_folder
-from spark_merge.sinks.folder_uri import has_files_of_others
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder, open_folder
+from spark_merge.sinks.kit.folder_uri import has_files_of_others
 
 IDENTITY, PROBE = "_log.json", "_exclusive.probe"
 

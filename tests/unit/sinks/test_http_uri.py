@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sidecar.errors import SinkError
-from sidecar.process.kept_secrets import kept
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.kept_secrets import kept
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.http.client import SECRET_KIND, Receiver, secret_of
 from spark_merge.sinks.http.sink import HttpSink

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.codecs.encode.block import Block, of_changes, of_chunk
 from spark_merge.port.contract import ChunkPiece, Survivors
 from spark_merge.sinks.formats.json_lines import few_json_lines, json_columns, json_lines, many_json_lines

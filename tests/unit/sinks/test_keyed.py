@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, Seq, TableDefinition, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import newest
-from spark_merge.sinks import keyed
-from spark_merge.sinks.keyed import KnownTables, keyed_reading, keys_of
+from spark_merge.sinks.kit import keyed
+from spark_merge.sinks.kit.keyed import KnownTables, keyed_reading, keys_of
 
 SCHEMA = TableSchema(TableName("s", "t"), (Column("a", "int"), Column("v", "text"), Column("b", "text")), ("b", "a"))
 OTHER = TableSchema(TableName("s", "u"), SCHEMA.columns, ("a",))

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, SegmentDump
-from sidecar.errors import SinkError, StorageFull, TicdcDumpError
-from sidecar.log import storage
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, SegmentDump
+from sidecar.shared.errors import SinkError, StorageFull, TicdcDumpError
+from sidecar.shared.log import storage
 from spark_merge.port.contract import Owner
-from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import (
     COMMIT,
     FOLDER_NAME_BYTES_MAX,

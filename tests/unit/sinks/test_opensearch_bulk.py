@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from sidecar.core.model import TableName
+from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.opensearch.bulk import Bulk, BulkRows
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.position import OwnedPosition

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.port.keys import key_text
 from spark_merge.port.kinds import SinkUri
 from spark_merge.port.readable import RowsRead

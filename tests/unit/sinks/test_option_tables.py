@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_merge.sinks import registry
-from spark_merge.sinks.options import names_of
+from spark_merge.sinks.kit.options import names_of
 from tests.support.option_tables import DEPLOY, TABLES, names_in, with_tables
 
 PAGES = [path for path in sorted(DEPLOY.glob("*.md")) if names_in(path.read_text())]

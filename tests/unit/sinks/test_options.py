@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
-from spark_merge.sinks.options import (
+from spark_merge.sinks.kit.options import (
     Option,
     ValueKind,
     block,
@@ -35,7 +35,7 @@ from spark_merge.sinks.options import (
     unset_or,
     whole_seconds,
 )
-from spark_merge.sinks.server import CertifiedServer, server_of
+from spark_merge.sinks.kit.server import CertifiedServer, server_of
 
 
 @dataclass(frozen=True, slots=True)

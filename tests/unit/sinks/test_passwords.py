@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import SinkError
-from sidecar.process.kept_secrets import keep
-from spark_merge.sinks.passwords import password_of
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.kept_secrets import keep
+from spark_merge.sinks.kit.passwords import password_of
 
 
 def test_the_file_comes_first_then_what_is_kept_then_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

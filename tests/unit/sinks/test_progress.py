@@ -12,12 +12,12 @@ import pymysql
 import pytest
 from deltalake.exceptions import DeltaError
 
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import open_folder, s3
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import MysqlSession
-from sidecar.process.progress import watched_by
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import open_folder, s3
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.process.progress import watched_by
 from spark_merge.sinks.clickhouse.server import ClickHouseServer as ClickHouse
 from spark_merge.sinks.delta.table import CALL_S_MAX as DELTA_S_MAX
 from spark_merge.sinks.delta.table import delta_errors

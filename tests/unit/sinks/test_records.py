@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, SegmentDump
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, SegmentDump
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.log.storage import open_folder
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.folder import layout
 from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, FolderCommit, FolderIdentity, SegmentDdls
-from spark_merge.sinks.records import JsonRecord
+from spark_merge.sinks.kit.records import JsonRecord
 from spark_merge.sinks.spool import keeping
 from spark_merge.sinks.spool.keeping import KeptSegments, Subscriber
 from spark_merge.sinks.storage import commits as storage_commits

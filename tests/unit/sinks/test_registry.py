@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import ConfigError, SinkError
+from sidecar.shared.errors import ConfigError, SinkError
 from spark_merge.sinks.console.sink import ConsoleSink
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import holds_rows, name_of, open_sink, open_sinks, output_of

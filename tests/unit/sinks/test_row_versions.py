@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_merge.sinks.row_versions import dealt
+from spark_merge.sinks.kit.row_versions import dealt
 
 
 def test_files_are_dealt_by_their_sizes() -> None:

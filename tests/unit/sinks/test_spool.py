@@ -9,17 +9,17 @@ from threading import Event, Lock, Thread
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, SegmentDump
-from sidecar.errors import ConfigError, OutOfReach, OwnershipLost, RefusedRequest, SinkError
-from sidecar.log import storage
-from sidecar.log.identity import name_of
-from sidecar.log.manifest import DdlRecord
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, SegmentDump
+from sidecar.shared.errors import ConfigError, OutOfReach, OwnershipLost, RefusedRequest, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.identity import name_of
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.rule import OutputRow
 from spark_merge.port.contract import Accepted
-from spark_merge.sinks.chain import KEPT
+from spark_merge.sinks.kit.chain import KEPT
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool import keeping
 from spark_merge.sinks.spool.keeping import Bounds, KeptSegments, first_kept, read_kept, read_subscribers

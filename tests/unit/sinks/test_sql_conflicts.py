@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sidecar.core.model import Column, TableName
+from sidecar.shared.model.nouns import Column, TableName
 from spark_merge.sinks.mysql import conflicts
 from spark_merge.sinks.mysql.conflicts import Causality, keys_of, together
 from spark_merge.sinks.mysql.tables import TargetTable, UniqueKeyPart

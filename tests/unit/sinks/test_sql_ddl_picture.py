@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from sidecar.core.model import CommitTs, TableName, TableSchema, ts_at
-from sidecar.mysql.flavour import Flavour
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, ts_at
+from sidecar.shared.mysql.flavour import Flavour
 from spark_merge.ddl.parser import parsed
 from spark_merge.sinks.mysql.ddl import Intent, MemoryDdlPosition
 from spark_merge.sinks.mysql.ddl_clock import session_time

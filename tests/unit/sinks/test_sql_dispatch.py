@@ -8,8 +8,8 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, Seq, TableName, TableSchema
-from sidecar.mysql.flavour import Flavour
+from sidecar.shared.model.nouns import Column, Seq, TableName, TableSchema
+from sidecar.shared.mysql.flavour import Flavour
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.mysql import writer
 from spark_merge.sinks.mysql.position import SqlBatch

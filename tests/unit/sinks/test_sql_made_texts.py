@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
-from sidecar.errors import UnsupportedDdl
-from sidecar.log.manifest import DdlRecord
-from sidecar.mysql.collation import PADS
-from sidecar.mysql.flavour import Flavour
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.mysql.collation import PADS
+from sidecar.shared.mysql.flavour import Flavour
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.by_bytes import charset_by_bytes

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.mysql.position import SinkRow, SqlBatch, Underway
-from spark_merge.sinks.position import OutputState
+from spark_merge.sinks.kit.position import OutputState
 
 LOG = "default/feed 1#ab"
 

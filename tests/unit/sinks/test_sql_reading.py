@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, Kind
+from sidecar.shared.model.nouns import Column, Kind
 from spark_merge.sinks.mysql.reading import _scaled
 
 

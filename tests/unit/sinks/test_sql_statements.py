@@ -7,10 +7,10 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.session import MysqlSession
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, read_table
 from spark_merge.sinks.mysql.statements import NotCanonical, Puts, SqlTexts, SqlWrite, literal_of, statements
 from spark_merge.sinks.mysql.tables import target_table

@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from sidecar.core.model import TableName
-from sidecar.errors import SinkError
-from sidecar.process.kept_secrets import variable
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import SinkError
+from sidecar.shared.process.kept_secrets import variable
 from spark_merge.port.contract import Owner
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.mysql.position import OwnedSlots

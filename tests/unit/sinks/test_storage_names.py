@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import (
+from sidecar.shared.model.nouns import (
     MARK_TABLE,
     Column,
     ColumnDefinition,
@@ -20,8 +20,8 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord, Manifest
 from spark_merge.port.contract import Head
 from spark_merge.sinks.storage.layout import StoragePlace
 from spark_merge.sinks.storage.names import Last, Named, Staged, StorageNames, StoredVersion, named

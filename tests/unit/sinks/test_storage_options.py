@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import TicdcDumpError
+from sidecar.shared.errors import TicdcDumpError
 from spark_merge.port.contract import Gathers
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.folders import FILE

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.sql.lexer import begins, tokens
+from sidecar.shared.sql.lexer import begins, tokens
 
 _PIECES = [
     *("'", '"', "`", "\\", "''", "/*", "*/", "/*!", "/*!50100", "/*T![ttl]", "/*T![new]", "--", "#", "\n", " ", ".", "5", "1.5", "9e9"),

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from sidecar.core.model import TableName
-from sidecar.errors import ConfigError
-from sidecar.ticdc.changefeed_file import rules_of
-from sidecar.ticdc.dispatch import PartitionRule, Router
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.ticdc.changefeed_file import rules_of
+from sidecar.shared.ticdc.dispatch import PartitionRule, Router
 from tests.support.recordings import recorded_cluster
 
 TOML = """

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from sidecar.errors import ConfigError, FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, ChangefeedSinkUri, ColumnSelector, Dispatcher, EventFilter
-from sidecar.ticdc.changefeed_info import changefeed, client_settings, codec_of, codec_settings, kafka_place, masked
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, ChangefeedSinkUri, ColumnSelector, Dispatcher, EventFilter
+from sidecar.shared.ticdc.changefeed_info import changefeed, client_settings, codec_of, codec_settings, kafka_place, masked
 from tests.support.recordings import recorded_cluster
 
 OPEN = "kafka://h:9092/t?protocol=open-protocol"

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import CommitTs, TableName
-from sidecar.errors import FeedUnsuitable, UnsupportedDdl
-from sidecar.schema.ddl import Action, DdlEvent, Effect, TableChange, effect_of
-from sidecar.schema.system import is_system_schema
-from sidecar.ticdc.changefeed import EventFilter, FeedFilter
-from sidecar.ticdc.ddl_rules import EVENT_TYPES, NEW_ARCHITECTURE_ONLY, DdlRules, DdlVerdict, schema_matches
-from sidecar.ticdc.table_rules import TableRules
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.errors import FeedUnsuitable, UnsupportedDdl
+from sidecar.shared.schema.ddl import Action, DdlEvent, Effect, TableChange, effect_of
+from sidecar.shared.schema.system import is_system_schema
+from sidecar.shared.ticdc.changefeed import EventFilter, FeedFilter
+from sidecar.shared.ticdc.ddl_rules import EVENT_TYPES, NEW_ARCHITECTURE_ONLY, DdlRules, DdlVerdict, schema_matches
+from sidecar.shared.ticdc.table_rules import TableRules
 
 
 def event(

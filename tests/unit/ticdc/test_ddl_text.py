@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from sidecar.errors import UnsupportedDdl
-from sidecar.schema.ddl import Action
-from sidecar.ticdc.ddl_text import action_of
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.schema.ddl import Action
+from sidecar.shared.ticdc.ddl_text import action_of
 from tests.support.recordings import recording
 
 

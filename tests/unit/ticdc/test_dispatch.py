@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import TableName
-from sidecar.errors import ConfigError
-from sidecar.ticdc.dispatch import Hashing, PartitionRule, Router
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule, Router
 
 ITEM, ORDERS, STAFF = TableName("shop", "item"), TableName("shop", "orders"), TableName("hr", "staff")
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.ticdc.event_filter import FilterRules, LeftOut, RowEvent, Through, dump_scope, mark_table_problem
+from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.shared.ticdc.event_filter import FilterRules, LeftOut, RowEvent, Through, dump_scope, mark_table_problem
 
 ORDERS, ITEM, UPPER = TableName("shop", "orders"), TableName("shop", "item"), TableName("Shop", "Orders")
 COLUMNS = (Column("id", "int"), Column("amount", "decimal"), Column("name", "text"), Column("at", "timestamp"), Column("by`x", "text"))

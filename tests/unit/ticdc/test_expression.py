@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.ticdc.expression import FilterExpression
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.ticdc.expression import FilterExpression
 
 SCHEMA = TableSchema(TableName("shop", "orders"), (Column("id", "int"), Column("by`x", "text")), ("id",))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, TableName
-from sidecar.ticdc.changefeed import EventFilter
-from sidecar.ticdc.ddl_rules import EVENT_TYPES
-from sidecar.ticdc.event_filter import FilterRules
-from sidecar.ticdc.hidden_changes import _OF_DDLS, KINDS, Explanation, are_all, explanations
-from sidecar.ticdc.scope import LiveScope
+from sidecar.shared.model.nouns import MARK_TABLE, TableName
+from sidecar.shared.ticdc.changefeed import EventFilter
+from sidecar.shared.ticdc.ddl_rules import EVENT_TYPES
+from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.hidden_changes import _OF_DDLS, KINDS, Explanation, are_all, explanations
+from sidecar.shared.ticdc.scope import LiveScope
 from tests.unit.ticdc.test_event_filter import ITEM, ORDERS, feed, schemas
 
 ALL = frozenset(KINDS)

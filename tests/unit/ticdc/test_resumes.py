@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import CommitTs, ts_at
-from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import ChangefeedName
-from sidecar.ticdc.resumes import Life, check_resume
+from sidecar.shared.model.nouns import CommitTs, ts_at
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import ChangefeedName
+from sidecar.shared.ticdc.resumes import Life, check_resume
 
 NAME = ChangefeedName("newarch", "default", "n")
 PAUSED, OVERWRITTEN = CommitTs(470625222142197776), CommitTs(470625225249652748)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, EventFilter, FeedFilter
-from sidecar.ticdc.scope import LiveScope, ddls_hidden
+from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, EventFilter, FeedFilter
+from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
 
 NAME = ChangefeedName("default", "default", "orders")
 T, BORN, OTHER = TableName("shop", "t"), TableName("shop", "born"), TableName("other", "x")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
-from sidecar.errors import ConfigError, FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
-from sidecar.ticdc.changefeed_info import changefeed, codec_of
-from sidecar.ticdc.suitability import problems
+from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of
+from sidecar.shared.ticdc.suitability import problems
 
 ORDERS = TableName("shop", "orders")
 GOOD = "kafka://h:9092/t?protocol=open-protocol"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import MARK_TABLE, TableName
-from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
-from sidecar.ticdc.topics import TOPIC_CHARS_MAX, marked_topics, topic_of, topics
+from sidecar.shared.model.nouns import MARK_TABLE, TableName
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
+from sidecar.shared.ticdc.topics import TOPIC_CHARS_MAX, marked_topics, topic_of, topics
 
 ORDERS = TableName("shop", "orders")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.event_filter import ValueExpr
-from sidecar.ticdc.value_expr import Columns, check_form, compiled_test
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.ticdc.event_filter import ValueExpr
+from sidecar.shared.ticdc.value_expr import Columns, check_form, compiled_test
 
 SCHEMA = TableSchema(
     TableName("shop", "orders"),

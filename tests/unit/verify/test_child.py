@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.errors import SinkError, SparkLost
+from sidecar.shared.errors import SinkError, SparkLost
 from spark_merge.delivery.task_errors import error_text
 from spark_merge.verify.child import FREE_SHARE, HERE_ROWS, PROCESS_BYTES, OnSpark, OwnProcesses, WorkerLink, process_count
 from spark_merge.verify.link import LateState, Link, SparkDone, SparkWork

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import OperationId, TableName
-from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
-from sidecar.log import storage
-from sidecar.log.storage import Folder
-from sidecar.log.verification import (
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.errors import LogUnreachable, SinkError, SparkLost, StorageFull
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.log.verification import (
     CheckState,
     RequestedTable,
     Unjudged,
@@ -32,7 +32,7 @@ from sidecar.log.verification import (
     state_name,
     stop_name,
 )
-from sidecar.log.verification_files import read_report, read_state, write_report
+from sidecar.shared.log.verification_files import read_report, read_state, write_report
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner

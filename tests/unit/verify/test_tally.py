@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.log.verification import CellDifference, CheckState, RowDifference, TableReport, Unjudged
-from sidecar.ticdc.hidden_changes import KINDS
+from sidecar.shared.log.verification import CellDifference, CheckState, RowDifference, TableReport, Unjudged
+from sidecar.shared.ticdc.hidden_changes import KINDS
 from spark_merge.verify.tally import DUPLICATES, Tally
 
 CELL = CellDifference("v", "1", "2")

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import MARK_TABLE, Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.replay.judge.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
 from sidecar.replay.judge.verify import VerifyVerdict, replay, verify
 from spark_merge.port.contract import Owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from sidecar.errors import SinkError
+from sidecar.shared.errors import SinkError
 from spark_merge.sinks.kafka.client import Fenced, SinkCluster
 
 CLUSTER = SinkCluster("broker:9092,other:9092")

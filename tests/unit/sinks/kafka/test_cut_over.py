@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from sidecar.core.model import Change, Ddl, Message, Resolved, physical_ms
+from sidecar.shared.model.nouns import Change, Ddl, Message, Resolved, physical_ms
 from sidecar.replay.recording import Recording
 from tests.lanes import LANE
 from tests.support.recordings import recording

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
-from sidecar.errors import SinkError
-from sidecar.ticdc.dispatch import Hashing, PartitionRule
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
+from sidecar.shared.errors import SinkError
+from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import by_handle_key, partitions, verify
 

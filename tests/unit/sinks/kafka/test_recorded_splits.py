@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import MARK_TABLE, IndexDefinition, IndexPart, TableDefinition, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, IndexDefinition, IndexPart, TableDefinition, TableSchema
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge.rows import Row
 from sidecar.replay.recorded_line import RowChange

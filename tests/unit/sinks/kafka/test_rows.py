@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.core.model import Column, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from spark_merge.codecs.encode.split import image_column, split
 from spark_merge.port.contract import CHANGES
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
-from sidecar.errors import ConfigError, SinkError
-from sidecar.ticdc.dispatch import Hashing, Router
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
+from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.ticdc.dispatch import Hashing, Router
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import partitions, verify
 

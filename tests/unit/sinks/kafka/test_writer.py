@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from sidecar.ticdc.dispatch import PartitionRule
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.ticdc.dispatch import PartitionRule
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.port.contract import ChunkPiece, Survivors
 from spark_merge.port.kinds import SinkUri

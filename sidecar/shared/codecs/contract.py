@@ -1,0 +1,69 @@
+"""What a protocol's envelope side does: message bytes to ordered things. Rows stay bytes.
+
+Only what order needs is parsed (commit_ts, table, delete or put), by a typed partial decode. The Spark side
+(`spark_merge/codecs/decode`) reads the same `key` and `value` bytes later, in columns.
+
+`Codec` is one protocol with its settings; `CodecModule` is the file of one of TiCDC's protocols, as its record has it (registry.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.model.nouns import Change, Envelope, Mark, MarkKind, Message
+
+IDENTITY_BYTES = 16
+"""128 bits: two of a million changes of one commit_ts are taken for one with a chance of 1 in 10^27."""
+
+
+class Codec(Protocol):
+    """One protocol with its settings. Pure: no I/O, no clock."""
+
+    @property
+    def name(self) -> str:
+        """As in the log's `codec` column: `open-protocol`, `canal-json`."""
+
+    def envelopes(self, message: Message) -> list[Envelope]:
+        """What the message holds, in its order.
+
+        Raises MessageUnreadable (bytes that do not follow the protocol, an unknown type) or FeedUnsuitable (a setting
+        of the changefeed that makes a dump impossible), naming lane and position.
+        """
+
+    def identity(self, change: Change) -> Hashable:
+        """Equal for two arrivals of one change (table in any case, op and images), different for different changes. Called only
+        for changes of equal commit_ts, and kept for each of them: a digest of IDENTITY_BYTES, not the images. Two arrivals
+        of one change must also have values of one length: what differs between them (when TiCDC built the message, the
+        order of a map) does not change it."""
+
+    def mark(self, change: Change) -> Mark | None:
+        """The watermark row's new version; None for its deletion."""
+
+
+class CodecModule(Protocol):
+    """A module: its codec, and what TiCDC would write, for a replay. Messages are a key and a value."""
+
+    __name__: str
+
+    def codec(self, compression: Compression) -> Codec: ...
+
+    def encode_mark(
+        self,
+        *,
+        commit_ts: int,
+        row_id: int,
+        changefeed_id: str,
+        uuid: str,
+        kind: MarkKind,
+        previous: tuple[str, MarkKind] | None,
+        now_ms: int,
+    ) -> tuple[bytes | None, bytes]:
+        """One version of the watermark row, not compressed. `previous` None makes it an insert."""
+
+    def encode_resolved(self, ts: int, now_ms: int) -> tuple[bytes | None, bytes]:
+        """A resolved mark, not compressed."""
+
+    def packed(self, value: bytes, pack: Callable[[bytes], bytes]) -> bytes:
+        """A message's value, compressed with `pack` where TiCDC compresses it."""

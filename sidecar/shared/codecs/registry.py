@@ -1,0 +1,123 @@
+"""TiCDC's protocols, one record each: names, what a changefeed must set, which modules read and write it, why it cannot carry a dump.
+
+A dump needs three things of a protocol: the commit_ts of every row, deletes too; old images or full keys; and resolved marks.
+Only the record answers questions about a protocol: no other module compares a protocol's name.
+
+How to add a protocol: README.md in this folder. The formats and their sources: FORMATS.md in this folder.
+Sources of the records: pingcap/tiflow pkg/config/sink_protocol.go (names), cdc/sink/ddlsink/mq/mq_ddl_sink.go (partitions of DDLs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.shared.codecs import canal_json, open_protocol
+from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.codecs.contract import Codec, CodecModule
+from sidecar.shared.codecs.refusals import EXTENSION_HINT
+from sidecar.shared.errors import FeedUnsuitable
+
+
+@dataclass(frozen=True, slots=True)
+class TicdcProtocol:
+    """`name` is TiCDC's; a log's `codec` column and a sink's `protocol=` use it too. A record is of one of three kinds:
+
+        codec is set     it carries a dump. codecs/decode and spark_merge/codecs/encode have a module of the same name as the codec's
+        lacks is set     it can never carry a dump, because of this
+        neither          it is not supported yet
+
+    `needs_extension`: without `enable-tidb-extension`, which is off by default, there is no commit_ts and no resolved mark.
+    `options_section`: the section of a changefeed's [sink] with `output-old-value`; empty: old values are always sent.
+    `names_partitions`: a row of a partitioned table carries the physical id of its partition.
+    `unsigned_zeros`: a floating-point -0.0 is a number of JSON, which its readers take for 0.
+    `ddls_to_first_partition`: a DDL goes to partition 0 of its topic, not to all partitions.
+    """
+
+    name: str
+    codec: CodecModule | None = None
+    aliases: tuple[str, ...] = ()
+    lacks: str = ""
+    needs_extension: bool = False
+    options_section: str = ""
+    names_partitions: bool = False
+    unsigned_zeros: bool = False
+    ddls_to_first_partition: bool = False
+
+    @property
+    def sink_parameters(self) -> str:
+        """What a changefeed's sink URI must say."""
+        return f"protocol={self.name}" + ("&enable-tidb-extension=true" if self.needs_extension else "")
+
+
+PROTOCOLS = (
+    TicdcProtocol(
+        "open-protocol",
+        open_protocol,
+        aliases=("open", "default"),
+        options_section="open",
+        names_partitions=True,
+        unsigned_zeros=True,
+    ),
+    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True),
+    TicdcProtocol("simple", names_partitions=True),
+    TicdcProtocol("debezium", needs_extension=True, options_section="debezium"),
+    TicdcProtocol("debezium-avro", needs_extension=True, options_section="debezium"),
+    TicdcProtocol("csv"),
+    TicdcProtocol(
+        "canal",
+        lacks="its rows have an execution time in milliseconds and no commit_ts, and there are no resolved marks",
+        ddls_to_first_partition=True,
+    ),
+    TicdcProtocol("maxwell", lacks="its rows have a time in milliseconds and no commit_ts, and there are no resolved marks"),
+    TicdcProtocol("avro", aliases=("flat-avro",), lacks="its deletes have no commit_ts, there are no old images and no resolved marks"),
+    TicdcProtocol("craft", lacks="TiCDC has given it up: the new architecture does not write it"),
+)
+
+CARRIERS = {one.name: one for one in PROTOCOLS if one.codec is not None}
+"""Those that carry a dump."""
+
+CHOOSE_HINT = f"create the changefeed with {', or with '.join(one.sink_parameters for one in CARRIERS.values())}, in its sink URI"
+
+_BY_NAME = {name: one for one in PROTOCOLS for name in (one.name, *one.aliases)}
+_COMPRESSIONS: dict[str, Compression] = {"": "none", "none": "none", "snappy": "snappy", "lz4": "lz4"}
+
+
+def protocol_of(name: str) -> TicdcProtocol | None:
+    """By its name or an alias, in any case. None: TiCDC has no such protocol."""
+    return _BY_NAME.get(name.lower())
+
+
+def codec_module(protocol: str, *, tidb_extension: bool) -> CodecModule:
+    """Raises FeedUnsuitable for a protocol that cannot carry a dump. One of CARRIERS is refused for its `enable-tidb-extension` alone."""
+    name, result = protocol.lower(), protocol_of(protocol)
+    if result is None:
+        raise FeedUnsuitable(f"protocol {protocol!r} is none that TiCDC has", hint=CHOOSE_HINT)
+    if result.lacks:
+        raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {result.lacks}", hint=CHOOSE_HINT)
+    if result.codec is None:
+        raise FeedUnsuitable(f"protocol {name} is not supported by this version of ticdc-dump", hint=CHOOSE_HINT)
+    if result.needs_extension and not tidb_extension:
+        raise FeedUnsuitable(
+            f"{name} without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT
+        )
+    return result.codec
+
+
+def codec_for(protocol: str, *, tidb_extension: bool, compression: str) -> Codec:
+    """The codec for `protocol` with `enable-tidb-extension` and `large-message-handle-compression` as the changefeed has them.
+
+    Raises FeedUnsuitable.
+    """
+    packed = compression_of(compression)
+    return codec_module(protocol, tidb_extension=tidb_extension).codec(packed)
+
+
+def compression_of(name: str) -> Compression:
+    """Raises FeedUnsuitable."""
+    known = _COMPRESSIONS.get(name.lower())
+    if known is None:
+        raise FeedUnsuitable(
+            f"compression {name!r} is none that TiCDC has",
+            hint="give large-message-handle-compression as the changefeed has it: none, snappy or lz4",
+        )
+    return known

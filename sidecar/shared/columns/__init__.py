@@ -1,0 +1,5 @@
+"""TiDB's bytes and values as canonical text, a column at a time: Arrow in, Arrow out. Slow twins are in sidecar/shared/rowcodec.
+
+values, zone   canonical text of each kind of column, and the zone that TIMESTAMPs are written in
+kv             rows of one table version;   kv_columns, kv_handles   their columns, and the handles of their keys
+"""

@@ -1,0 +1,112 @@
+"""Which tables each sink has whole, one file a sink beside the segments (`SinkTables`); the sink's worker writes it.
+
+    sinks/{name}.json
+
+- The worker writes it before the first batch of a sink, and before it reports that segments are accepted which change it: retention goes
+  by the report, so what the file lacks can be made of the segments that are still there (spark_merge/delivery/sink_record.py).
+- It names its log. What another log left in this folder says nothing of this one.
+- A file that cannot be read stops its sink with an error. It is never taken for a sink that has nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.identity import known_id
+from sidecar.shared.log.layout import sink_tables_name
+from sidecar.shared.log.manifest import UNREADABLE
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.sink_delivery import SinkTables
+
+FORMAT_VERSION = 1
+
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _File(msgspec.Struct):
+    """Every ts as a decimal string, as in a manifest."""
+
+    version: int
+    log: str
+    sink: str
+    output: str
+    began_seq: _Number
+    began_ts: _Number | None
+    seq: int
+    upto_ts: _Number | None
+    epoch: _Number
+    incarnation: _Number
+    complete: tuple[tuple[str, str, _Number], ...]
+
+
+def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
+    """Atomically. `log_id`: the log's own. Raises as the log's storage."""
+    written = {
+        "version": FORMAT_VERSION,
+        "log": log_id,
+        "sink": tables.sink,
+        "output": tables.output,
+        "began_seq": tables.began_seq,
+        "began_ts": _text(tables.began_ts),
+        "seq": tables.seq,
+        "upto_ts": _text(tables.upto_ts),
+        "epoch": tables.epoch,
+        "incarnation": tables.incarnation,
+        "complete": [(*table, str(ts)) for table, ts in sorted(tables.complete.items())],
+    }
+    with storage_errors(log):
+        storage.write_atomically(log, sink_tables_name(tables.sink), msgspec.json.format(msgspec.json.encode(written), indent=0))
+
+
+def read_sink_tables(log: Folder, sinks: Iterable[str]) -> dict[str, SinkTables]:
+    """By the sinks' names; of none that has no file, or one of another log. Raises SinkError for a file that cannot be read, and as the
+    log's storage."""
+    names = {sink_tables_name(sink): sink for sink in sinks}
+    with storage_errors(log):
+        files = storage.read_files(log, names)
+    log_id = known_id(log) if files else ""
+    return {names[name]: tables for name, data in files.items() if (tables := _from_json(log, name, data, log_id)) is not None}
+
+
+def _from_json(log: Folder, name: str, data: bytes, log_id: str) -> SinkTables | None:
+    try:
+        version = msgspec.json.decode(data, type=_Version).version
+        if version != FORMAT_VERSION:
+            raise SinkError(
+                f"segment log {log}: {name} has format version {version}, this ticdc-dump reads {FORMAT_VERSION}",
+                hint="run the version that wrote it",
+            )
+        file = msgspec.json.decode(data, type=_File, strict=False)
+    except UNREADABLE as error:
+        raise SinkError(
+            f"segment log {log}: {name}, which says what tables a sink has whole, is not readable: {error}",
+            hint="restore it from a backup, or remove it: the sink's tables are then reported as not complete until a dump of them",
+        ) from error
+    if file.log != log_id:
+        return None
+    return SinkTables(
+        file.sink,
+        file.output,
+        Seq(file.began_seq),
+        None if file.began_ts is None else CommitTs(file.began_ts),
+        Seq(file.seq),
+        None if file.upto_ts is None else CommitTs(file.upto_ts),
+        {TableName(schema, table): CommitTs(ts) for schema, table, ts in file.complete},
+        file.epoch,
+        file.incarnation,
+    )
+
+
+def _text(ts: CommitTs | None) -> str | None:
+    return None if ts is None else str(ts)

@@ -1,0 +1,53 @@
+"""Whether the files of secrets are as private as secrets are: a warning at the start and in the preflight, never an error.
+
+A file of ours is ours alone. One of another user (root's, with the service's group) may be read by its group, for that is how this
+process reads it. Certificates are no secrets; keys are.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from sidecar.shared.config import Config
+from sidecar.shared.process.checks import Checking, ok, warning
+
+SECRETS = ("password_file", "token_file", "key_file")
+MEND = "chmod 600 (or 640, if it is root's and this process is in its group); in Kubernetes defaultMode: 0440 with fsGroup"
+
+
+def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Setting, file and mode of each secret that others than this process may read or write. Without files that cannot be looked at."""
+    for setting, path in _named(config):
+        try:
+            result = Path(path).stat()
+        except (OSError, ValueError):  # the latter for a NUL in it
+            continue
+        others = stat.S_IRWXO | stat.S_IRWXG
+        if result.st_uid != os.geteuid():
+            others &= ~(stat.S_IRGRP | stat.S_IXGRP)
+        if result.st_mode & others:
+            yield setting, path, f"{stat.S_IMODE(result.st_mode):04o}"
+
+
+def check(config: Config) -> Checking[None]:
+    clean = True
+    for setting, path, mode in unprotected(config):
+        clean = False
+        yield warning(f"{path} may be read or written by others (mode {mode})", setting=setting, hint=MEND)
+    if clean:
+        yield ok("no file of a secret is open to others")
+
+
+def _named(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every file of a secret that a setting names, whichever section it is in."""
+    for name in section.__struct_fields__:
+        result = getattr(section, name)
+        if isinstance(result, Struct):
+            yield from _named(result, f"{prefix}{name}.")
+        elif name.endswith(SECRETS) and result:
+            yield f"{prefix}{name}", result

@@ -1,0 +1,45 @@
+"""Whether a changefeed that was resumed skipped a stretch of time in its feed. Pure.
+
+The new architecture keeps start-ts when a changefeed is resumed with --overwrite-checkpoint-ts, so its incarnation stays the same. But
+it writes the state and the checkpoint that it resumes from in one transaction, so the checkpoints just before and at it show that. Without
+the option it resumes from what it had in memory, which etcd has a moment later. (The classic architecture sets start-ts: another
+incarnation.)
+
+Source: pingcap/ticdc coordinator/changefeed/etcd_backend.go (ResumeChangefeed), coordinator/coordinator.go (saveCheckpointTs).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sidecar.shared.model.nouns import CommitTs, ts_at
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import ChangefeedName
+
+SAVED_LATE_MS = 5_000
+"""How far TiCDC's own checkpoint may be ahead of what it has in etcd while a changefeed is paused."""
+
+_STILL = frozenset({"stopped", "failed", "finished"})
+"""Only from these is a changefeed resumed by hand."""
+
+
+class Life(NamedTuple):
+    """How a changefeed stands at one moment of etcd. `revision`: of the last write of its definition."""
+
+    revision: int
+    state: str
+    checkpoint_ts: CommitTs | None
+
+
+def check_resume(name: ChangefeedName, before: Life, at: Life) -> None:
+    """`at`: right when its definition was written; `before`: just before that. Raises FeedUnsuitable if what is between their
+    checkpoints is in no feed."""
+    if before.state not in _STILL or at.state in _STILL or before.checkpoint_ts is None or at.checkpoint_ts is None:
+        return
+    if at.checkpoint_ts - before.checkpoint_ts > ts_at(SAVED_LATE_MS):
+        raise FeedUnsuitable(
+            f"changefeed {name} was resumed from checkpoint {at.checkpoint_ts} though it had come to {before.checkpoint_ts} "
+            "(--overwrite-checkpoint-ts): the changes between them are not in the feed",
+            hint="what is lost cannot be read again: set log.uri and the sinks to new ones and dump again, "
+            "or create the changefeed again from a start-ts at or below the previous checkpoint",
+        )

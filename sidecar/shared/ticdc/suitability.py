@@ -1,0 +1,213 @@
+"""What in a changefeed's definition makes a dump impossible or wrong, setting by setting, for the preflight.
+
+- Judged from the definition alone, all of it at once: an operator mends a changefeed in one go. What only a look at Kafka or
+  TiDB shows (partitions without marks, rights, the watermark table) is not known here.
+- A dump needs commit_ts and resolved marks (the protocol), whole rows (no large-message options, no column selectors on what
+  is replicated, whole old images), names as in the source (no table routing), marks that arrive (the filter), and a feed
+  that holds every change of the rows that it sends (no omitted transactions).
+- Fine, and so not in the list: any dispatch by partition (rows are ordered by commit_ts), raw change events, several topics,
+  compression by Kafka's own codec, integrity checksums, tables across nodes, states `pending` and `warning` (TiCDC tries again).
+
+Source: facts of pingcap/tiflow pkg/config, pkg/sink/codec, cdc/model/changefeed.go, and of pingcap/ticdc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, Changefeed
+from sidecar.shared.ticdc.changefeed_info import codec_settings
+from sidecar.shared.ticdc.event_filter import dump_scope, mark_table_problem
+from sidecar.shared.ticdc.table_rules import compiled
+from sidecar.shared.ticdc.topics import topic_of
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`setting` as it is called in TiCDC's configuration file or sink URI. `hint`: the way out, in the imperative."""
+
+    setting: str
+    what: str
+    hint: str
+
+
+_WHOLE_ROWS = "set it to false in the changefeed's [sink] (and take it out of the sink URI)"
+_STATES = {
+    "stopped": "resume it: cdc cli changefeed resume",
+    "failed": "mend what its error says and resume it, or create it again",
+    "finished": "create it again without a target-ts",
+    "removed": "create it again",
+}
+_RUNNING = frozenset({"normal", "pending", "warning"})
+
+_Schemas = Mapping[TableName, TableSchema]
+
+
+def problems_of_key_values(changefeed: Changefeed) -> list[Problem]:
+    """What is wrong with a changefeed whose rows come as raw key-values: its sink and its protocol do not matter."""
+    return [*_of_the_life(changefeed), *_of_the_filter(changefeed, with_topics=False)]
+
+
+def check_suitable(changefeed: Changefeed, schemas: _Schemas | None) -> None:
+    """Raises FeedUnsuitable naming everything that makes a dump of the changefeed impossible or wrong. `schemas` None: its rows come
+    as raw key-values.
+
+    Its state is not judged: a changefeed that is paused or has failed sends nothing now, and will resume where it stopped.
+    """
+    running = replace(changefeed, state="normal", error=None)
+    against = problems_of_key_values(running) if schemas is None else problems(running, schemas)
+    if against:
+        raise FeedUnsuitable(
+            f"changefeed {changefeed.name} cannot be dumped: " + "; ".join(f"{problem.setting}: {problem.what}" for problem in against),
+            hint="; ".join(problem.hint for problem in against),
+        )
+
+
+def problems(changefeed: Changefeed, schemas: _Schemas | None = None) -> list[Problem]:
+    """Everything that is wrong, empty if nothing is. With `schemas`, what depends on the tables is judged by them (those that
+    the changefeed's rules have), without them by the setting alone. Raises ConfigError for a sink URI that TiCDC would not take."""
+    against = [
+        *_of_the_life(changefeed),
+        *_of_the_sink(changefeed),
+        *_of_the_rows(changefeed),
+        *_of_the_filter(changefeed, with_topics=changefeed.sink.scheme in KAFKA_SCHEMES),
+        *_of_the_tables(changefeed, schemas),
+    ]
+    first = {problem.what: problem for problem in reversed(against)}  # a filter that cannot be read is reported by more than one
+    return [problem for problem in against if first[problem.what] is problem]
+
+
+def _of_the_life(changefeed: Changefeed) -> Iterator[Problem]:
+    if changefeed.state not in _RUNNING:
+        why = f" ({changefeed.error})" if changefeed.error else ""
+        hint = _STATES.get(changefeed.state, "report it with TiCDC's version")
+        yield Problem("state", f"the changefeed is {changefeed.state}{why} and sends nothing", hint)
+    if changefeed.target_ts:
+        what = f"the changefeed ends at {changefeed.target_ts}, and marks after it never arrive"
+        yield Problem("target-ts", what, "create the changefeed without --target-ts")
+    if changefeed.setting("bdr-mode") is True:
+        what = "changes that came from the other cluster are not in the feed, but their rows would be in the dump"
+        yield Problem("bdr-mode", what, "use a changefeed without bdr-mode")
+    if changefeed.setting("enable-active-active") is True:
+        what = "active-active replication is not supported: its rows are resolved by their origin, not by commit_ts"
+        yield Problem("enable-active-active", what, "use a changefeed without it")
+
+
+def _of_the_sink(changefeed: Changefeed) -> Iterator[Problem]:
+    sink = changefeed.sink
+    if sink.scheme not in MESSAGE_SCHEMES or not sink.hosts or not sink.path:
+        what = f"a sink {sink.scheme}:// without Kafka's brokers, or a sidecar's address, and a topic cannot be attached to"
+        hint = f"attach to a changefeed with a sink URI kafka://host:9092/topic, or {PUSH_SCHEME}://host:8312/topic (deploy/push)"
+        yield Problem("sink-uri", what, hint)
+    settings = codec_settings(changefeed)
+    try:
+        codec_module(settings.protocol, tidb_extension=settings.tidb_extension)
+    except FeedUnsuitable as error:
+        setting = "enable-tidb-extension" if protocol_of(settings.protocol) in CARRIERS.values() else "protocol"
+        yield Problem(setting, error.message, error.hint)
+    large = "sink", "kafka-config", "large-message-handle"
+    option = changefeed.setting(*large, "large-message-handle-option")
+    if option not in (None, "", "none"):
+        hint = 'set it to "none", and raise max-message-bytes (and the brokers\' message.max.bytes) above the largest row'
+        yield Problem("large-message-handle-option", f"with {option} large rows are not in the messages", hint)
+    try:
+        compression_of(settings.compression)
+    except FeedUnsuitable as error:
+        yield Problem("large-message-handle-compression", error.message, error.hint)
+
+
+def _of_the_rows(changefeed: Changefeed) -> Iterator[Problem]:
+    """TiCDC sends old values unless the protocol's section is there and does not say so, or an old release was configured not to."""
+    protocol = protocol_of(changefeed.protocol)
+    options = changefeed.setting("sink", protocol.options_section) if protocol else None
+    if protocol and isinstance(options, dict) and options.get("output-old-value") is not True:
+        what = "updates come without their old row, so a changed key cannot be detected"
+        yield Problem(f"sink.{protocol.options_section}.output-old-value", what, "set it to true")
+    if changefeed.setting("enable-old-value") is False:
+        what = "updates come without their old row, so a changed key cannot be detected"
+        yield Problem("enable-old-value", what, "set it to true in the changefeed's configuration")
+    for name in ("content-compatible", "only-output-updated-columns"):
+        if changefeed.flag("sink", name):
+            yield Problem(f"sink.{name}", "old rows hold only the columns that an update changed", _WHOLE_ROWS)
+    if changefeed.setting("sink", "delete-only-output-handle-key-columns") is True:
+        yield Problem("sink.delete-only-output-handle-key-columns", "deletes hold only the key of the old row", _WHOLE_ROWS)
+
+
+def _of_the_filter(changefeed: Changefeed, *, with_topics: bool) -> Iterator[Problem]:
+    try:
+        problem = mark_table_problem(changefeed)
+        if with_topics:
+            topic_of(changefeed, changefeed.sink.path, MARK_TABLE)
+    except FeedUnsuitable as error:
+        yield Problem("filter, sink.dispatchers", error.message, error.hint)
+    else:
+        if problem:
+            what, hint = problem
+            yield Problem("filter", f"marks do not get through: {what}", hint)
+    if changefeed.filter.ignore_txn_start_ts:
+        what = "changes of the transactions that are omitted are in no feed, but their rows would be in the dump"
+        yield Problem("filter.ignore-txn-start-ts", what, "create the changefeed with a start-ts after them, and without the setting")
+
+
+def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator[Problem]:
+    try:
+        rules = compiled("filter.rules", changefeed.filter.rules, case_sensitive=changefeed.filter.case_sensitive)
+        tables = None if schemas is None else {name: schema for name, schema in schemas.items() if rules.matches(name)}
+        yield from _of_routing(changefeed, tables)
+        yield from _of_selectors(changefeed, tables)
+        dump_scope(changefeed, tables or {})
+    except FeedUnsuitable as error:
+        yield Problem("filter, sink.dispatchers, sink.column-selectors", error.message, error.hint)
+        return
+    keyless = None if tables is None else sorted(name for name, schema in tables.items() if not schema.key)
+    if changefeed.force_replicate and (keyless is None or keyless):
+        what = "rows of tables without a key" + (f" ({', '.join(map(str, keyless))})" if keyless else "") + " cannot be distinguished"
+        yield Problem("force-replicate", what, "set it to false, or exclude tables without a key by filter.rules")
+
+
+def _of_routing(changefeed: Changefeed, tables: _Schemas | None) -> Iterator[Problem]:
+    for number, dispatcher in enumerate(changefeed.dispatchers, 1):
+        if not dispatcher.target_schema and not dispatcher.target_table:
+            continue
+        setting = f"sink.dispatchers number {number}, target-schema and target-table"
+        matcher = compiled(setting, dispatcher.matcher, case_sensitive=changefeed.filter.case_sensitive)
+        if tables is None or any(matcher.matches(name) for name in (MARK_TABLE, *tables)):
+            yield Problem(setting, "rows are sent under another table's name than the source's", "take them out: tables keep their names")
+
+
+def _of_selectors(changefeed: Changefeed, tables: _Schemas | None) -> Iterator[Problem]:
+    """The first selector that has a table decides. Without schemas it is enough that one leaves columns out."""
+    sensitive = changefeed.filter.case_sensitive
+    selectors = [
+        (
+            f"sink.column-selectors number {number}",
+            compiled(f"sink.column-selectors number {number}", one.matcher, case_sensitive=sensitive),
+            compiled(f"sink.column-selectors number {number}", _as_table_rules(one.columns), case_sensitive=False),
+            one.columns,
+        )
+        for number, one in enumerate(changefeed.column_selectors, 1)
+    ]
+    hint = 'take the selector out, or make its columns ["*"]'
+    for setting, matcher, _, columns in selectors:
+        if tables is None and not matcher.matches(MARK_TABLE) and columns != ("*",):
+            yield Problem(setting, "rows in the feed lack columns that the dump's rows have", hint)
+    for name in (MARK_TABLE, *(name for name in tables or {} if name != MARK_TABLE)):
+        result = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
+        if result is None or result[2] == ("*",):
+            continue
+        setting, kept, _ = result
+        schema = (tables or {}).get(name)
+        lost = [one.name for one in schema.columns if not kept.matches(TableName("column", one.name))] if schema else ["columns"]
+        if lost:
+            key = ", some of its key" if schema and not set(lost).isdisjoint(schema.key) else ""
+            yield Problem(setting, f"rows of {name} come without {', '.join(lost)}{key}", hint)
+
+
+def _as_table_rules(columns: Iterable[str]) -> list[str]:
+    """A column rule is the right half of a table rule; TiCDC compares columns without case."""
+    rules = [rule for column in columns if (rule := column.strip()) and not rule.startswith("#")]
+    return [f"!column.{rule[1:]}" if rule.startswith("!") else f"column.{rule}" for rule in rules]
