@@ -19,23 +19,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom
 from sidecar.core.dumps import Dumps
-from sidecar.shared.model.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import Progress, newest, shown_first
-from sidecar.shared.model.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_continue, not_carried, own_name, steps
 from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
-from sidecar.shared.errors import LogBroken, RefusedRequest
 from sidecar.history.recorder import DumpRecorder
-from sidecar.shared.log.layout import logged_dumps
-from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.pace.controller import Controller
 from sidecar.pace.outage import Outage, outage
 from sidecar.pace.throttle import Throttle
 from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.errors import LogBroken, RefusedRequest
+from sidecar.shared.log.layout import logged_dumps
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import Progress, newest, shown_first
+from sidecar.shared.model.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_continue, not_carried, own_name, steps
 
 EMPTY_SEGMENT_EVERY_S = 10.0
 """Empty stretches are joined: without rows or windows a segment is written at most this often, for R's sake."""

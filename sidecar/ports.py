@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+from sidecar.history.entry import HistoryEntry
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.shared.model.messages import Command, Request, SourceEvent
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, OperationId, ReadEnd, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
-from sidecar.shared.errors import RefusedRequest
-from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.shared.model.sink_delivery import ReportTimes, SinkDelivery
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
 

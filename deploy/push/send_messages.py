@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from stream import NOTHING_DUE_S, Conversation, Target, options_of, parser_of, play, run_main
 
-from sidecar.shared.model.nouns import Change, Ddl, Message, Resolved
 from sidecar.replay.recording import FeedConfig, RecordedMessage, Recording
+from sidecar.shared.model.nouns import Change, Ddl, Message, Resolved
 from ticdc_dump.v1 import feed_pb2 as pb
 
 MESSAGE_OVERHEAD_BYTES = 8

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs, ts_at
 
 ROOT = "/tidb-binlog/v1/"
 PUMPS = f"{ROOT}pumps/"

@@ -27,10 +27,10 @@ from sidecar.cli.usage import CONTEXT, Commands, Use
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED, new_operation_id
+from sidecar.history.entry import HISTORY_MAX, OperationKind
+from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.model.messages import READERS_MAX, Brackets
 from sidecar.shared.model.nouns import TableName
-from sidecar.shared.errors import RefusedRequest
-from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.nouns import TableName
 from ticdc_dump.v1 import control_pb2 as pb
 
 Rules = Annotated[

@@ -19,9 +19,9 @@ from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
 from sidecar.cli.verify_view import plain_line as verification_line
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, share_done, table_state, table_turn
+from sidecar.report.figures import amount, counted, duration, time_left
 from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.model.nouns import CommitTs, complete_since
-from sidecar.report.figures import amount, counted, duration, time_left
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20

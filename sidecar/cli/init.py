@@ -25,10 +25,10 @@ from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
     from sidecar.adapters.etcd.client import EtcdClient
-    from sidecar.shared.config import Tls
-    from sidecar.shared.process.checks import CheckFinding
     from sidecar.setup.cluster import ChosenChangefeed, WantedChangefeed
     from sidecar.setup.settings import ChosenSetting
+    from sidecar.shared.config import Tls
+    from sidecar.shared.process.checks import CheckFinding
     from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 FOLDER = "/var/lib/ticdc-dump"
@@ -105,9 +105,9 @@ def init(
 
     from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient
     from sidecar.cli.terminal import console_for
+    from sidecar.setup.cluster import WantedChangefeed, chosen_changefeed
     from sidecar.shared.config import EtcdSection, Tls, is_address
     from sidecar.shared.errors import ConfigError, CoordinationLost
-    from sidecar.setup.cluster import WantedChangefeed, chosen_changefeed
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking
     ask = Questions(on_terminal=not (no_input or as_json) and sys.stdin.isatty())
@@ -159,9 +159,9 @@ def _check_free(files: Sequence[Path], *, force: bool) -> None:
 
 def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) -> ChangefeedName:
     """The one there is that fits, or the one that is chosen. Raises ConfigError."""
+    from sidecar.setup.cluster import described, matching
     from sidecar.shared.errors import ConfigError
     from sidecar.shared.process.printable import one_line
-    from sidecar.setup.cluster import described, matching
 
     names = matching(client, wanted)
     if len(names) == 1:
@@ -187,8 +187,8 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
 
 
 def _show_changefeed(changefeed: ChosenChangefeed) -> None:
-    from sidecar.shared.process.printable import one_line
     from sidecar.setup.cluster import summary
+    from sidecar.shared.process.printable import one_line
 
     made = f", TiCDC {one_line(changefeed.changefeed.creator_version)}" if changefeed.changefeed.creator_version else ""
     typer.echo(f"changefeed {changefeed.changefeed.name}: {summary(changefeed.changefeed)}{made}")
@@ -230,8 +230,8 @@ def _of_tidb(ask: Questions, given: _Account, changefeed: ChosenChangefeed) -> l
 
 def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     """Raises ConfigError and SinkError for what cannot be a log or a sink."""
-    from sidecar.shared.log.disjoint import check_disjoint
     from sidecar.setup.settings import ChosenSetting
+    from sidecar.shared.log.disjoint import check_disjoint
     from spark_merge.sinks.registry import open_sinks
 
     folder, usual = f"file://{FOLDER}/{changefeed.changefeed.name.id}", "the usual place"
@@ -296,8 +296,8 @@ def _findings(value: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[
 
 
 def _sql(changefeed: ChosenChangefeed, user: str) -> str:
-    from sidecar.shared.model.nouns import MARK_TABLE
     from sidecar.setup.sql import account_sql, watermark_sql
+    from sidecar.shared.model.nouns import MARK_TABLE
 
     databases = [name for name in changefeed.databases if name.lower() != MARK_TABLE.schema]
     account = account_sql(
@@ -312,9 +312,9 @@ def _sql(changefeed: ChosenChangefeed, user: str) -> str:
 
 def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
     """Raises ConfigError for settings that the sidecar would not take, before anything is written."""
-    from sidecar.shared.config import read_config
     from sidecar.setup.cluster import summary
     from sidecar.setup.settings import differing, settings_text
+    from sidecar.shared.config import read_config
 
     kept = differing(chosen)
     head = [

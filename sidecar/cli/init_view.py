@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sidecar.shared.process.checks import CheckFinding
     from sidecar.setup.cluster import ChosenChangefeed
     from sidecar.setup.settings import ChosenSetting
+    from sidecar.shared.process.checks import CheckFinding
 
 
 NOT_CONFIGURED = frozenset({"state", "target-ts", "upstream-id"})
@@ -90,9 +90,9 @@ class InitResult:
 def result_lines(result: InitResult) -> list[Any]:
     """For people: lines, as texts and as rich's."""
     from sidecar.cli.check import lines
-    from sidecar.shared.process.checks import CheckStatus, Result
     from sidecar.setup.settings import toml_value
     from sidecar.setup.sql import PASSWORD
+    from sidecar.shared.process.checks import CheckStatus, Result
 
     shown: list[Any] = ["", f"{result.file} is written:"]
     shown += [f"  {one.setting} = {toml_value(_shown(one))}  ({one.origin})" for one in result.chosen]

@@ -100,9 +100,9 @@ def replay(
     """Play a recorded TiCDC stream with a dump in the middle of it, and compare the merged output with the recorded tables."""
     from sidecar.cli.terminal import View, console_for
     from sidecar.cli.views import ReplayLooks, outcome
-    from sidecar.shared.model.messages import Pace
     from sidecar.replay.replay import run
     from sidecar.replay.report import ReplaySettings
+    from sidecar.shared.model.messages import Pace
     from sidecar.shared.ticdc.table_rules import split_rules
     from spark_merge.delivery.places import WORKER_ROWS
 
@@ -124,8 +124,8 @@ def replay(
 
 def _begun(path: Path) -> Config:
     """What a process that stays begins with: its settings, the rights of its files, its log lines."""
-    from sidecar.shared.config import read_config
     from sidecar.run.logs import set_up
+    from sidecar.shared.config import read_config
 
     settings = read_config(path)
     os.umask(int(settings.files.umask, 8))
@@ -137,11 +137,11 @@ def _begun(path: Path) -> Config:
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
     import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
+    from sidecar.run.app import Sidecar
+    from sidecar.run.logs import defects_reported
     from sidecar.shared.log.storage import log_folder
     from sidecar.shared.process.descriptors import raise_limit
     from sidecar.shared.process.signals import end_on_signal
-    from sidecar.run.app import Sidecar
-    from sidecar.run.logs import defects_reported
     from spark_merge.sinks.registry import open_sinks, outputs_of, seen_from_here
     from spark_merge.sinks.spool.uri import spool_of
 
@@ -176,13 +176,13 @@ def merge(
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
     import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
+    from sidecar.run.changefeed_watch import log_of
+    from sidecar.run.logs import defects_reported
     from sidecar.shared.log.disjoint import check_disjoint
     from sidecar.shared.log.identity import name_of, own_id
     from sidecar.shared.log.storage import log_folder
     from sidecar.shared.process.descriptors import raise_limit
     from sidecar.shared.process.signals import end_on_signal
-    from sidecar.run.changefeed_watch import log_of
-    from sidecar.run.logs import defects_reported
     from spark_merge.delivery.batches import JobSettings
     from spark_merge.delivery.watchdog import Watchdog
     from spark_merge.verify.lateness import LATE_S

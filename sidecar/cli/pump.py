@@ -14,11 +14,11 @@ def pump(config: Annotated[Path, typer.Option("--config", help="The pump's setti
     """Run a pump of TiDB-Binlog: TiDB writes its binlogs to it, drainers pull them in the order of their commits."""
     import os
 
-    from sidecar.shared.process.descriptors import raise_limit
-    from sidecar.shared.process.signals import end_on_signal
     from sidecar.pump.app import Pump
     from sidecar.pump.config import read_pump_config
     from sidecar.run.logs import defects_reported, log, set_up
+    from sidecar.shared.process.descriptors import raise_limit
+    from sidecar.shared.process.signals import end_on_signal
 
     raise_limit()
     settings = read_pump_config(config)

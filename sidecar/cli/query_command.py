@@ -17,8 +17,8 @@ from typing import Annotated
 import typer
 
 from sidecar.cli.dump_call import Call, DumpId, call_of, exit_code_of
-from sidecar.shared.model.progress import OVER
 from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.progress import OVER
 from ticdc_dump.v1 import control_pb2 as pb
 
 EXIT_STOPPED, EXIT_TIMED_OUT = 7, 8

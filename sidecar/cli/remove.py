@@ -76,8 +76,8 @@ def remove(
 
 def _by_config(path: Path, named: tuple[str, str, str]) -> Reach:
     """What is given beside the settings must say the same: settings of another changefeed would name its log."""
-    from sidecar.shared.config import read_config
     from sidecar.run.leaving import reach_of
+    from sidecar.shared.config import read_config
     from spark_merge.sinks.registry import leaves
 
     reach = reach_of(read_config(path), leaves)
@@ -87,8 +87,8 @@ def _by_config(path: Path, named: tuple[str, str, str]) -> Reach:
 
 
 def _by_options(named: tuple[str, str, str], pd: str, tls: tuple[str, str, str]) -> Reach:
-    from sidecar.shared.config import EtcdSection, Tls
     from sidecar.run.leaving import reach_by
+    from sidecar.shared.config import EtcdSection, Tls
     from sidecar.shared.ticdc.changefeed import ChangefeedName
 
     endpoints = pd_endpoints(pd)

@@ -20,8 +20,8 @@ from sidecar.shared.model.messages import ReadWith
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sidecar.shared.config import Config
     from sidecar.report.sizing import SizedFigure, SizedLoad, SizedSettings, Sizes
+    from sidecar.shared.config import Config
 
 DEFAULT_SINK = "kafka"
 _UNITS = {"k": 10, "m": 20, "g": 30, "t": 40}
@@ -52,8 +52,8 @@ def size(
 ) -> None:
     """Print what a deployment will need: cores, memory, disk, etcd, Kafka, load on TiDB, time of a dump. Connects to nothing."""
     from sidecar.cli.terminal import console_for
-    from sidecar.shared.config import read_config
     from sidecar.report.sizing import SizedLoad, SizedSettings, sink_named, sized
+    from sidecar.shared.config import read_config
 
     settings = read_config(config) if config else None
     sinks = sink or (settings.sinks if settings else (DEFAULT_SINK,))

@@ -43,9 +43,9 @@ def skip(
     Correct the cause first: a row that is skipped stays skipped, also if a later version can decode it.
     """
     from sidecar.shared.config import read_config
-    from sidecar.shared.model.nouns import Seq
     from sidecar.shared.log.skips import read_skips
     from sidecar.shared.log.storage import open_folder
+    from sidecar.shared.model.nouns import Seq
     from spark_merge.log.undecodable import Decoding, leave_out, undecodable
 
     if show == (seq is not None) or (ordinal and every) or (seq is None and (ordinal or every)):

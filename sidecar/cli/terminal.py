@@ -22,8 +22,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from sidecar.cli.usage import error_json
-from sidecar.shared.model.nouns import physical_ms
 from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import physical_ms
 from sidecar.shared.process.printable import printable
 
 PLAIN_LINE_EVERY_S = 2.0

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
-from sidecar.shared.model.nouns import TableName
-from sidecar.shared.model.progress import TableProgress
 from sidecar.replay.judge.table_replay import Findings
 from sidecar.replay.judge.verify import VerifyVerdict
 from sidecar.replay.report import ReplayReport, crashes_text
 from sidecar.replay.status import ReplayStatus
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.model.progress import TableProgress
 
 TABLE_COLUMNS = (
     FittedColumn("table", folds=True),

@@ -22,8 +22,8 @@ from threading import Lock
 from time import monotonic
 from urllib.parse import urlsplit
 
-from sidecar.shared.config import ConsoleSection
 from sidecar.control.asker import token_name
+from sidecar.shared.config import ConsoleSection
 from sidecar.shared.process.listening import is_loopback
 
 SESSIONS_MAX = 64

@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from sidecar.shared.model.nouns import physical_ms
 from sidecar.report.figures import amount, clock_time, duration, time_left
+from sidecar.shared.model.nouns import physical_ms
 
 KINDS: dict[str, Callable[[Any], str]] = {
     "count": "{:,}".format,

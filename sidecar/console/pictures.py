@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from sidecar.shared.model.nouns import physical_ms
-from sidecar.shared.log.certificate_parts import SampleLine
 from sidecar.report.build import changes, charts
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.drawing import Period, interleaving
+from sidecar.shared.log.certificate_parts import SampleLine
+from sidecar.shared.model.nouns import physical_ms
 
 
 class TimeRange(NamedTuple):

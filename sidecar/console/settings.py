@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
+from sidecar.report.figures import amount
 from sidecar.shared.config import Config
 from sidecar.shared.process.kept_secrets import without_secrets
-from sidecar.report.figures import amount
 
 FEEDS = ("kafka", "push", "tikv", "binlog")
 HIDDEN = "••••••"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.control.wire import BRACKETS
+from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import TableName
-from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.ticdc.table_rules import split_rules
 from ticdc_dump.v1 import control_pb2 as pb
 

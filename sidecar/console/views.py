@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.adapters.clock import wall_ms
-from sidecar.shared.config import Config
 from sidecar.console.access import ConsoleAccess, Visitor
 from sidecar.console.checking import SettingsChecks
 from sidecar.console.commands import OFFERED
@@ -43,14 +42,15 @@ from sidecar.control.wire import (
     table_turn,
 )
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.shared.model.nouns import CommitTs, TableName, physical_ms
+from sidecar.report.chunks import DumpedChunk
+from sidecar.report.figures import asker_text, clock_time
+from sidecar.report.templates import templates
+from sidecar.shared.config import Config
 from sidecar.shared.errors import RefusedRequest, TicdcDumpError
 from sidecar.shared.log.certificate_parts import SampleLine
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.shared.log.storage import Folder
-from sidecar.report.chunks import DumpedChunk
-from sidecar.report.figures import asker_text, clock_time
-from sidecar.report.templates import templates
+from sidecar.shared.model.nouns import CommitTs, TableName, physical_ms
 from sidecar.shared.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 

@@ -35,11 +35,11 @@ from sidecar.console.views import ConsoleViews
 from sidecar.console.words import with_buttons
 from sidecar.control.dump_scope import is_dump_id
 from sidecar.control.local_call import CallRejected
-from sidecar.shared.model.nouns import operation_id
+from sidecar.report.build import look
 from sidecar.shared.errors import RefusedRequest, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
-from sidecar.report.build import look
+from sidecar.shared.model.nouns import operation_id
 
 FORM_BYTES_MAX = 256 << 10
 FIELDS_MAX = 1000

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import OperationId
 
 OWNER_METADATA = "ticdc-dump-owner"
 """A standby's trailing metadata: the owner's address, empty while it is not known."""

@@ -22,7 +22,6 @@ from typing import Any
 import grpc
 import stamina
 
-from sidecar.shared.config import EtcdSection, Tls
 from sidecar.control.answers import (
     EXIT_NOT_ALLOWED,
     EXIT_NOT_FOUND,
@@ -37,6 +36,7 @@ from sidecar.control.answers import (
     RESPONSE_BYTES_MAX,
     CallFailed,
 )
+from sidecar.shared.config import EtcdSection, Tls
 from sidecar.shared.errors import ConfigError, parted
 from sidecar.shared.process.listening import check_token, is_loopback
 from sidecar.shared.process.tls import channel_credentials

@@ -18,12 +18,12 @@ from typing import NamedTuple, Protocol
 
 from sidecar.control.predicate import PREDICATE_BYTES_MAX, predicate
 from sidecar.control.wire import BRACKETS_REQUESTED
-from sidecar.shared.model.keyset import Key
 from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.ports import SchemaSource, TableEstimate
+from sidecar.shared.errors import RefusedRequest, nearest, parted
+from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.messages import READERS_MAX, Brackets, Pace, ReadWith, Settings, StartDump
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
-from sidecar.shared.errors import RefusedRequest, nearest, parted
-from sidecar.ports import SchemaSource, TableEstimate
 from sidecar.shared.ticdc.hidden_changes import Explanation
 from sidecar.shared.ticdc.table_rules import asked, check_bounds
 from ticdc_dump.v1 import control_pb2 as pb

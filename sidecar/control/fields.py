@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sidecar.shared.model.nouns import OperationId, operation_id
 from sidecar.shared.errors import InvalidField
+from sidecar.shared.model.nouns import OperationId, operation_id
 
 NAME_CHARACTERS_MAX = 256
 _SHOWN_MAX = 64

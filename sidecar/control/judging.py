@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sidecar.control.dump_scope import NAMED_MAX, Scope
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.log.verification import Unjudged
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.hidden_changes import KINDS
 
 Targets = Mapping[str, Callable[[TableName], str]]

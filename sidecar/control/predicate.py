@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
+from sidecar.shared.errors import RefusedRequest, nearest
 from sidecar.shared.model.keyset import ALIAS, qualified
 from sidecar.shared.model.nouns import TableSchema
-from sidecar.shared.errors import RefusedRequest, nearest
 from sidecar.shared.sql.text import quoted
 from sidecar.shared.ticdc.expression import FilterExpression, NotAnExpression
 

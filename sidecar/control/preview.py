@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sidecar.control.dump_scope import Scope
-from sidecar.shared.model.nouns import TableName
-from sidecar.shared.model.progress import Progress, holding
 from sidecar.history.entry import HistoryEntry, OperationKind
 from sidecar.ports import SlowReads, TableEstimate
+from sidecar.shared.model.nouns import TableName
+from sidecar.shared.model.progress import Progress, holding
 from ticdc_dump.v1 import control_pb2 as pb
 
 NOTIFYING_ROWS = 10_000

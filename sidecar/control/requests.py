@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from threading import Condition
 from time import monotonic
 
-from sidecar.shared.model.messages import Request
 from sidecar.shared.errors import CoordinationLost, RefusedRequest
+from sidecar.shared.model.messages import Request
 
 WAITING_MAX = 64
 """Requests that wait for the pipeline. Operators make a few; more is a program gone wild."""

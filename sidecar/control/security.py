@@ -18,10 +18,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from sidecar.shared.config import ControlSection
 from sidecar.control.answers import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from sidecar.control.service import WATCHERS_MAX, ControlService
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
+from sidecar.shared.config import ControlSection
 from sidecar.shared.process.listening import bind, interceptors, server_options
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc

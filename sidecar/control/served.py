@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from sidecar.shared.config import DumpSection
 from sidecar.control.dump_scope import FeedScope
 from sidecar.control.judging import Targets
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
 from sidecar.control.verification_messages import VerificationPort
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import TableName
 from sidecar.history.entry import HistoryEntry
 from sidecar.ports import SchemaSource, SlowReads
+from sidecar.shared.config import DumpSection
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import TableName
 from ticdc_dump.v1 import control_pb2 as pb
 
 

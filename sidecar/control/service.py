@@ -43,12 +43,12 @@ from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions
 from sidecar.control.verification_messages import VerificationPort, answer_of, asked, expected, note_running, row_difference
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.ports import Caller
+from sidecar.shared.errors import InvalidField, OutOfReach, RefusedRequest, TicdcDumpError, with_hint
+from sidecar.shared.log.verification import RepairState
 from sidecar.shared.model.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
 from sidecar.shared.model.nouns import operation_id
 from sidecar.shared.model.progress import OVER, DumpState, Progress
-from sidecar.shared.errors import InvalidField, OutOfReach, RefusedRequest, TicdcDumpError, with_hint
-from sidecar.shared.log.verification import RepairState
-from sidecar.ports import Caller
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc, delivery_pb2
 

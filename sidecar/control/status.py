@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sidecar.pace.controller import SinkState
+from sidecar.shared.errors import parted
 from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress, blocking, leading
-from sidecar.shared.errors import parted
-from sidecar.pace.controller import SinkState
 from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 

@@ -18,8 +18,8 @@ from typing import Protocol
 
 import grpc
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.nouns import Seq
 from sidecar.shared.model.sink_delivery import SubscriberState
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import delivery_pb2

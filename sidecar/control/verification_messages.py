@@ -17,8 +17,7 @@ from sidecar.control.dump_scope import Scope, is_dump_id, refused, unknown_sinks
 from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId, operation_id
+from sidecar.ports import TableEstimate
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log.verification import (
     OVER,
@@ -33,7 +32,8 @@ from sidecar.shared.log.verification import (
     VerifyRequest,
 )
 from sidecar.shared.log.verification_state import VerifyState, state_of
-from sidecar.ports import TableEstimate
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, operation_id
 from ticdc_dump.v1 import control_pb2 as pb
 
 NO_TARGETS: Targets = MappingProxyType({})

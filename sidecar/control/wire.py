@@ -14,12 +14,12 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.messages import Asker, Brackets
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress, blocking
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced
-from sidecar.shared.log.verification import CheckState, RepairState
 from sidecar.pace.controller import SinkState
 from sidecar.report.figures import counted
+from sidecar.shared.log.verification import CheckState, RepairState
+from sidecar.shared.model.messages import Asker, Brackets
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress, blocking
 from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {

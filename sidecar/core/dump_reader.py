@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.core.plan import Work
+from sidecar.shared.model.nouns import CommitTs, TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
-from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.core.dump_reader import Closing, Doubts, Idle, Overtaken, Reader, Snapshot, TableOpening, TableReading, overtaken
 from sidecar.core.dump_start import Demand, Ground
 from sidecar.core.marks import Marks, mark_number, mark_uuid
+from sidecar.core.plan import Plan, Work
+from sidecar.core.window import MarkedWindows, Windows
+from sidecar.shared.errors import MarkRowTaken, SourceError
+from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.shared.model.messages import (
     CHUNK_TEXT_BYTES_MAX,
     Brackets,
@@ -43,11 +46,8 @@ from sidecar.shared.model.messages import (
     SourceFailed,
 )
 from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind, Seq, physical_ms
-from sidecar.core.plan import Plan, Work
 from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.model.schema_step import TableStep
-from sidecar.core.window import MarkedWindows, Windows
-from sidecar.shared.errors import MarkRowTaken, SourceError
 
 CHUNK_ROWS_LEAST = 50
 """Of a chunk that the sinks leave little room for: fewer rows make more SELECTs and marks than changes of the pace are worth."""

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.window import Windows
+from sidecar.shared.errors import DumpsWait, RefusedRequest, with_hint
 from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Settings, StartDump
 from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.model.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
-from sidecar.core.window import Windows
-from sidecar.shared.errors import DumpsWait, RefusedRequest, with_hint
 
 KEYS_BYTES_MAX = 512 << 10
 """Of all dumps that are not over (progress.keys_bytes): each manifest has them."""
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.core.dump import NEXT, POSSIBLE, ChangeOfOne, Dump
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, started, with_receivers
+from sidecar.shared.errors import DumpsWait, RefusedRequest
+from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.shared.model.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress, blocking, intended_without_id, leading
 from sidecar.shared.model.schema_step import SchemaFate, TableStep
-from sidecar.shared.errors import DumpsWait, RefusedRequest
 
 RUNNING_MAX = 4
 """A dump does not begin while so many run: each has its own readers, and all share what the sinks leave."""

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sidecar.shared.model.nouns import Mark, MarkKind
 from sidecar.shared.errors import MarkError
+from sidecar.shared.model.nouns import Mark, MarkKind
 
 DUMP_ID_LENGTH = 16
 

@@ -30,8 +30,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import Protocol
 
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Message, Resolved, Segment, TableName, utc
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Message, Resolved, Segment, TableName, utc
 from sidecar.shared.sql.lexer import begins
 
 BEGIN_AGAIN = (

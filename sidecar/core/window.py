@@ -20,10 +20,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.marks import Marks
-from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.shared.errors import SourceError
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind, Seq, TableName
 
 
 @dataclass(slots=True)

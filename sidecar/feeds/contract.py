@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from sidecar.ports import Feed, Schemas
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.config import Config
 from sidecar.shared.model.nouns import Lane
-from sidecar.ports import Feed, Schemas
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.scope import LiveScope
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 
+from sidecar.history.entry import HistoryEntry, OperationKind, advanced, of_dump
 from sidecar.shared.model.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StartDump, StopDump
 from sidecar.shared.model.nouns import CommitTs, operation_id
 from sidecar.shared.model.progress import OVER, DumpState, Progress
 from sidecar.shared.model.schema_step import dump_after_ddl
-from sidecar.history.entry import HistoryEntry, OperationKind, advanced, of_dump
 
 _WORDS = {PauseDump: "pause", ResumeDump: "resume", SetDump: "set", StopDump: "stop", RestartDump: "restart"}
 END_NOT_RECORDED = "the sidecar died as it ended: rows and state as recorded before"

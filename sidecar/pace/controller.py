@@ -45,14 +45,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.core.dump_start import UNLIMITED, Demand, DumpRoom
-from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S
-from sidecar.shared.model.nouns import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
 from sidecar.pace.flight import LEAST_ROWS_S, Flight
 from sidecar.pace.live import LIVE_OVER_S, Live
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S
+from sidecar.shared.model.nouns import FIRST_SEQ, Seq
 from sidecar.shared.model.sink_delivery import BatchDone, ReportTimes, SinkDelivery
 
 BOUND_LEAST_S = 0.5

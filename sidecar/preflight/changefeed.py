@@ -14,16 +14,16 @@ from sidecar.adapters.etcd.client import ROOT, Compare, Delete, EtcdClient, Put,
 from sidecar.adapters.etcd.keeper import KEEPALIVES_A_LEASE
 from sidecar.adapters.etcd.owner import owner, owner_log
 from sidecar.adapters.etcd.progress import load_progress
-from sidecar.shared.config import Config, EtcdSection
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.model.progress import newest
-from sidecar.shared.errors import CoordinationError, NoProgress, parted
 from sidecar.feeds.checks import LogEnd, of_problem
+from sidecar.run.changefeed_watch import read_changefeed
+from sidecar.shared.config import Config, EtcdSection
+from sidecar.shared.errors import CoordinationError, NoProgress, parted
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import logged_dumps
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.progress import newest
 from sidecar.shared.process.checks import Checking, CheckSkipped, failed, ok, warning
-from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.changefeed_info import masked
 from sidecar.shared.ticdc.suitability import problems_of_key_values

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from sidecar.shared.config import Config
-from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.log import storage
+from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.process.checks import Checking, CheckSkipped, failed, ok
 
 TASKS_MAX = 64

@@ -25,11 +25,12 @@ from pathlib import Path
 import grpc
 from msgspec import Struct
 
-from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, ControlSection, SparkSection, read_secret
 from sidecar.console.listening import check_console
 from sidecar.control.answers import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, CallFailed
 from sidecar.control.client import Access, ControlClient
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema, carried, complete_since
+from sidecar.run.beginning import check_beginning
+from sidecar.run.completing import completing_dump, named
+from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, ControlSection, SparkSection, read_secret
 from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.disjoint import check_disjoint
@@ -41,12 +42,11 @@ from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.log.spill import folder_problem
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema, carried, complete_since
 from sidecar.shared.process.addresses import ANSWER_S, AddressHolder, address
 from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus, failed, listed, of_error, ok, warning
 from sidecar.shared.process.listening import check_listening, read_token
 from sidecar.shared.process.patience import patience
-from sidecar.run.beginning import check_beginning
-from sidecar.run.completing import completing_dump, named
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import kept, read_schemas

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.adapters.etcd.client import changefeed_root
-from sidecar.shared.config import read_config
-from sidecar.shared.errors import ConfigError
 from sidecar.feeds.binlog import checks as binlog
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, TIDB, LogEnd, Tables
 from sidecar.feeds.kafka import checks as kafka
 from sidecar.feeds.push import checks as push
 from sidecar.feeds.tikv import checks as tikv
+from sidecar.preflight import changefeed, executors, machine, ranges, source, zone
+from sidecar.shared.config import read_config
+from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.storage import open_folder
-from sidecar.preflight import changefeed, executors, machine, ranges, source, zone
 from sidecar.shared.process import secret_files
 from sidecar.shared.process.checks import (
     Check,

@@ -6,9 +6,9 @@ It must not know what a plan looks like: adapters/tidb/ranges.py does.
 from __future__ import annotations
 
 from sidecar.adapters.tidb.ranges import slow_reads
-from sidecar.shared.config import SourceSection
 from sidecar.feeds.checks import Tables
 from sidecar.preflight.source import REPORTED_MAX, patient
+from sidecar.shared.config import SourceSection
 from sidecar.shared.process.checks import Checking, listed, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.scope import LiveScope

@@ -23,13 +23,14 @@ import pymysql
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
-from sidecar.shared.config import SourceSection
 from sidecar.control.wire import rows_in_words
+from sidecar.feeds.checks import Tables
+from sidecar.setup.sql import mark_grant, select_grant
+from sidecar.shared.config import SourceSection
+from sidecar.shared.errors import FeedUnsuitable, SourceError, parted
 from sidecar.shared.model.keyset import quoted_table
 from sidecar.shared.model.messages import MarkSent, SendMark
 from sidecar.shared.model.nouns import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
-from sidecar.shared.errors import FeedUnsuitable, SourceError, parted
-from sidecar.feeds.checks import Tables
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.errors import NO_RELATION, NO_RIGHT, TOO_LONG, code_of
 from sidecar.shared.mysql.flavour import Flavour
@@ -37,7 +38,6 @@ from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession, Row
 from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, failed, listed, ok, warning
-from sidecar.setup.sql import mark_grant, select_grant
 from sidecar.shared.sql.text import quoted
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.scope import LiveScope

@@ -22,19 +22,19 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.config import KafkaSection, SourceSection
-from sidecar.shared.model.keyset import qualified, read_as
-from sidecar.shared.model.nouns import Change, Rank, TableName
-from sidecar.shared.errors import RefusedRequest
 from sidecar.feeds.checks import TABLES, Tables
 from sidecar.feeds.kafka.checks import KAFKA_S, MESSAGES
 from sidecar.feeds.kafka.tail import Tail
+from sidecar.preflight.source import patient
+from sidecar.shared.config import KafkaSection, SourceSection
+from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log.rows_file import ROWS_SCHEMA
+from sidecar.shared.model.keyset import qualified, read_as
+from sidecar.shared.model.nouns import Change, Rank, TableName
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
-from sidecar.preflight.source import patient
 from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckSkipped, Key, failed, listed, ok, warning
 
 ROWS_MAX = 10

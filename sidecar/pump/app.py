@@ -29,10 +29,6 @@ import grpc
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.binlog.nodes import PUMPS, NodeState
-from sidecar.shared.config import EtcdSection
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import ConfigError, TicdcDumpError
-from sidecar.shared.process.tls import server_context
 from sidecar.pump.config import PumpSection
 from sidecar.pump.front import PROTOCOLS, Front, PumpAnswer, listening
 from sidecar.pump.lost import Lost, Notice, Tikv
@@ -43,6 +39,10 @@ from sidecar.pump.record import ROLLBACK, made
 from sidecar.pump.service import PumpService
 from sidecar.pump.storage import Storage
 from sidecar.pump.tikv import TikvCalls
+from sidecar.shared.config import EtcdSection
+from sidecar.shared.errors import ConfigError, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.process.tls import server_context
 from sidecar.shared.tikv.pd import PdClient
 from ticdc_dump.binlog import pump_pb2_grpc
 

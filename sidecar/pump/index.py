@@ -16,9 +16,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from sidecar.shared.errors import LogBroken, StorageFull, TicdcDumpError
 from sidecar.pump.record import PREWRITE, ROLLBACK, Binlog
 from sidecar.pump.value_log import Pointer, ValuePlace
+from sidecar.shared.errors import LogBroken, StorageFull, TicdcDumpError
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS prewrite (start_ts INTEGER PRIMARY KEY, file INTEGER NOT NULL, offset INTEGER NOT NULL, size INTEGER NOT NULL);

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from threading import Lock, local
 from typing import NamedTuple, Protocol
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import StorageFull, TicdcDumpError
 from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, made
 from sidecar.pump.storage import PumpReader, Storage
+from sidecar.shared.errors import StorageFull, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from ticdc_dump.binlog import binlog_pb2
 
 LOST_S = 1.0

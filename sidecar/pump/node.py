@@ -23,8 +23,8 @@ import stamina
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.binlog.nodes import Node, NodeState
 from sidecar.shared.config import Tls
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.errors import CoordinationLost
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.process.tls import section_credentials
 from ticdc_dump.binlog import cistern_pb2, cistern_pb2_grpc
 

@@ -15,13 +15,13 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from sidecar.binlog.nodes import NodeState
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import TicdcDumpError
 from sidecar.pump.front import PumpAnswer
 from sidecar.pump.lost import Tikv
 from sidecar.pump.metrics import Metrics
 from sidecar.pump.node import PumpNode
 from sidecar.pump.storage import Storage
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from ticdc_dump.binlog import binlog_pb2
 
 _NOT_FOUND = HTTPStatus.NOT_FOUND.phrase.lower()  # in the words of Go's net/http and of goleveldb

@@ -20,10 +20,10 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from sidecar.binlog.nodes import NodeState
-from sidecar.shared.errors import LogBroken, RefusedRequest, TicdcDumpError
 from sidecar.pump.metrics import Metrics
 from sidecar.pump.record import PREWRITE, binlog_of
 from sidecar.pump.storage import PAYLOAD_BYTES_MAX, Storage
+from sidecar.shared.errors import LogBroken, RefusedRequest, TicdcDumpError
 from ticdc_dump.binlog import pump_pb2 as pb
 from ticdc_dump.binlog import pump_pb2_grpc
 

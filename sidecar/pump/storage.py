@@ -23,13 +23,13 @@ from threading import Condition, Event, Lock
 from time import monotonic
 from typing import NamedTuple
 
-from sidecar.shared.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
-from sidecar.shared.process.background import Background
 from sidecar.pump.collected import Collected
 from sidecar.pump.index import End, IndexReader, IndexState, PumpIndex
 from sidecar.pump.record import PREWRITE, Binlog, streamed
 from sidecar.pump.sorter import Sorter, WaitingPrewrite
 from sidecar.pump.value_log import FIRST_FILE, Pointer, ValueLog, ValuePlace
+from sidecar.shared.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
+from sidecar.shared.process.background import Background
 
 PAYLOAD_BYTES_MAX = (1 << 31) - (1 << 20)
 """What one message of gRPC and protobuf holds, 2 GiB, less room for the commit binlog and the envelope around it."""

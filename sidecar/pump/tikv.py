@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sidecar.pump.lost import LostStatus, LostWrite
 from sidecar.shared.config import TikvSection
 from sidecar.shared.model.nouns import CommitTs
-from sidecar.pump.lost import LostStatus, LostWrite
 from sidecar.shared.tikv.channel import connector
 from sidecar.shared.tikv.kv import KvCalls
 from sidecar.shared.tikv.pd import PdClient

@@ -18,8 +18,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from sidecar.shared.errors import LogBroken, StorageFull
 from sidecar.pump.record import HEADER_BYTES, MAGIC, Binlog, header, record_at
+from sidecar.shared.errors import LogBroken, StorageFull
 
 SUFFIX = ".binlog"
 FIRST_FILE = 1

@@ -27,10 +27,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from sidecar.shared.codecs.binlog import CODEC, BinlogCodec
-from sidecar.shared.codecs.kv import encode_resolved
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, MarkKind, Message, physical_ms, ts_at
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.jobs import BinlogJobs, DdlBinlog
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.binlog.rows import BinlogRows
@@ -52,6 +48,10 @@ from sidecar.replay.net_rows import FalseDelete, net_rows, without_false_deletes
 from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recorded_time import recorded_time, tick
 from sidecar.replay.recording import Recording
+from sidecar.shared.codecs.binlog import CODEC, BinlogCodec
+from sidecar.shared.codecs.kv import encode_resolved
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, MarkKind, Message, physical_ms, ts_at
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.rowcodec.kv_table import KvTable
 from sidecar.shared.schema.ddl import DdlJob

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
+from sidecar.history.entry import HistoryEntry
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Feed, OperationHistory, ProgressStore, SegmentLog
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.shared.model.nouns import Change, Lane, Message, ReadEnd, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
-from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Feed, OperationHistory, ProgressStore, SegmentLog
 
 T = TypeVar("T")
 

@@ -13,14 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sidecar.control.status import Measured, SidecarStatus, waiting_for
-from sidecar.shared.model.nouns import OperationId, physical_ms
-from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.shared.errors import ConfigError, SinkError
-from sidecar.shared.log import storage
-from sidecar.shared.log.dump_files import REPORTS
-from sidecar.shared.log.errors import storage_errors
-from sidecar.shared.log.owned import OwnedLog
-from sidecar.shared.log.storage import Folder
 from sidecar.pipeline import Pipeline
 from sidecar.ports import Clock, Deliveries, OperationHistory
 from sidecar.report.build import CHUNKS_EACH_MAX
@@ -30,6 +22,14 @@ from sidecar.run.certifying import ASK_S, FOLLOW_S, TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports
 from sidecar.run.log_event import LogEvent
 from sidecar.run.samples import Samples
+from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.log import storage
+from sidecar.shared.log.dump_files import REPORTS
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import OperationId, physical_ms
+from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 SAMPLE_EVERY_S = 1.0

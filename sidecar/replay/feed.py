@@ -25,12 +25,12 @@ from zlib import crc32
 
 import cramjam
 
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Message, ReadEnd, Resolved, physical_ms, ts_at
-from sidecar.shared.errors import FeedError
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Clock
 from sidecar.replay.recorded_time import RecordedTime, recorded_time, tick
 from sidecar.replay.recording import FeedConfig, RecordedMessage, Recording
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.errors import FeedError
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Message, ReadEnd, Resolved, physical_ms, ts_at
 
 NO_TS = CommitTs(0)
 

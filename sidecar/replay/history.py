@@ -19,11 +19,11 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
-from sidecar.shared.errors import SourceError
 from sidecar.replay.judge.rows import Key, Row, Rows, RowStep, State
 from sidecar.replay.kv import KvRecording
 from sidecar.replay.recorded_line import RecordedLine, RowChange
+from sidecar.shared.errors import SourceError
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_cast import cast_text, clipped_text
 from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable, kv_table
 from sidecar.shared.schema.ddl import Action, DdlEvent, Effect, TableChange, TableInfo

@@ -28,9 +28,6 @@ from random import Random
 
 import pyarrow.parquet as pq
 
-from sidecar.shared.codecs.kv import CODEC, encode_images, images_of
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, MarkKind, physical_ms, ts_at
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.ports import Clock
 from sidecar.replay.feed import AHEAD_COMMITS_MAX, CATCH_UP, IDLE_RESOLVED_EVERY_MS, LEAD_MS, Play
@@ -38,6 +35,9 @@ from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
 from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recorded_time import recorded_time, tick
 from sidecar.replay.recording import Recording
+from sidecar.shared.codecs.kv import CODEC, encode_images, images_of
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, MarkKind, physical_ms, ts_at
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, KvEvent, Pulled
 from sidecar.shared.rowcodec.kv_key import record_key
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
@@ -112,7 +112,7 @@ class KvRecording:
         previous: tuple[str, MarkKind] | None,
         now_ms: int,
     ) -> tuple[bytes | None, bytes]:
-        """Key and value, as the log has them (sidecar/shared/codecs/kv.py), of one version of the watermark row; for `RecordedPuller.inject`."""
+        """Key and value, as the log has them (shared/codecs/kv.py), of one version of the watermark row; for `RecordedPuller.inject`."""
 
         def image(uuid: str, kind: MarkKind) -> bytes:
             texts: dict[str, int | str] = {"changefeed_id": changefeed_id, "unique_identifier": uuid, "event_type": int(kind)}

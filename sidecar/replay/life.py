@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, physical_ms
+from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
+from sidecar.replay.recording import Recording
 from sidecar.shared.log import storage
 from sidecar.shared.log.absent import parted
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import Folder
-from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
-from sidecar.replay.recording import Recording
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, physical_ms
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.merge.survivors import touched

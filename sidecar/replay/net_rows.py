@@ -15,12 +15,12 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
 from sidecar.feeds.kv.schemas import KvSchemas
-from sidecar.shared.partition.ids import partition_ids
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recording import Recording
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
+from sidecar.shared.partition.ids import partition_ids
 from sidecar.shared.rowcodec.binlog_event import event_of, schema_version_of
 from sidecar.shared.rowcodec.binlog_row import decode_event
 from sidecar.shared.rowcodec.binlog_table import binlog_table_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from sidecar.shared.model.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, StartDump
 from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, StartDump
 
 OPERATOR = Asker("the replay")
 

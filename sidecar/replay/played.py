@@ -13,10 +13,6 @@ from functools import cached_property
 from typing import Protocol
 
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.codecs.kv import KvCodec
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.feeds.binlog.feed import BinlogFeed
 from sidecar.feeds.binlog.jobs import BinlogJobs
 from sidecar.feeds.kv.feed import KvFeed
@@ -31,6 +27,10 @@ from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedCluster
 from sidecar.replay.tables import RecordedTables
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.codecs.kv import KvCodec
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.ticdc.changefeed import FeedFilter
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 

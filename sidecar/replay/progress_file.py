@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.shared.model.progress import Progress, progress_from_json
-from sidecar.shared.errors import LogBroken
 from sidecar.history.entry import HistoryEntry
+from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.progress import Progress, progress_from_json
 
 
 class FileProgress:

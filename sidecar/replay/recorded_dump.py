@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import Demand, DumpRoom, Ground
 from sidecar.core.marks import Marks
+from sidecar.core.plan import Plan
+from sidecar.core.window import MarkedWindows, Windows
+from sidecar.replay.source import RecordedWindow, WriteChunk
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent
 from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind, OperationId, Seq, TableName
-from sidecar.core.plan import Plan
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.schema_step import TableStep
-from sidecar.core.window import MarkedWindows, Windows
-from sidecar.shared.errors import RefusedRequest
-from sidecar.replay.source import RecordedWindow, WriteChunk
 
 DUMP_ID = OperationId("recordedrecorded")
 CHUNKS_MAX = 1000

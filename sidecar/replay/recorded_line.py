@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.replay.judge.rows import Row
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.rowcodec.kv_table import KvTable
 from sidecar.shared.schema.ddl import DdlJob, Step

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.ports import Clock
+from sidecar.shared.model.nouns import CommitTs
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from sidecar.shared.codecs.contract import Codec, CodecModule
 from sidecar.shared.codecs.registry import codec_for, codec_module
-from sidecar.shared.model.nouns import CommitTs, Lane, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.model.nouns import CommitTs, Lane, TableName, TableSchema
 from sidecar.shared.rowcodec.table_info import table_schema
 
 DEFAULT_FEED = "open-protocol"

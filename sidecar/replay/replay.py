@@ -19,18 +19,7 @@ from pyspark.sql import SparkSession
 
 import sidecar
 from sidecar.adapters.clock import MonotonicClock
-from sidecar.shared.model.chunk import WrittenChunk
 from sidecar.core.dump_start import DumpLimits, Ground
-from sidecar.shared.model.messages import Brackets, Command, SourceEvent, StartDump
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, operation_id
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import FeedUnsuitable, SinkError, SourceError
-from sidecar.shared.log.identity import name_of, own_id
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.skips import read_skips
-from sidecar.shared.log.spill import FileSpill
-from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
@@ -46,6 +35,17 @@ from sidecar.replay.recording import Recording
 from sidecar.replay.report import EVERY_TABLE, ReplayReport, ReplaySettings
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.status import ReplayStatus
+from sidecar.shared.errors import FeedUnsuitable, SinkError, SourceError
+from sidecar.shared.log.identity import name_of, own_id
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.skips import read_skips
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.messages import Brackets, Command, SourceEvent, StartDump
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, operation_id
+from sidecar.shared.model.progress import DumpState
 from sidecar.shared.ticdc.table_rules import matching
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sinks

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sidecar.replay.judge.verify import VerifyVerdict
+from sidecar.shared.log.skips import Skip
 from sidecar.shared.model.messages import UNBOUNDED, Pace
 from sidecar.shared.model.nouns import TableName
-from sidecar.shared.log.skips import Skip
-from sidecar.replay.judge.verify import VerifyVerdict
 from spark_merge.delivery.places import WORKER_ROWS
 
 EVERY_TABLE = ("*.*",)

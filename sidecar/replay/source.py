@@ -21,14 +21,24 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.chunk import ChunkFile, WrittenChunk
-from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.shared.model.nouns import CommitTs, MarkKind, TableName, TableSchema, physical_ms
-from sidecar.shared.errors import FeedUnsuitable, SourceError
-from sidecar.shared.log.absent import with_absent
 from sidecar.replay.judge.rows import Key
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables
+from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.log.absent import with_absent
+from sidecar.shared.model.chunk import ChunkFile, WrittenChunk
+from sidecar.shared.model.messages import (
+    Brackets,
+    ChunkMisfit,
+    ChunkRead,
+    Command,
+    MarkSent,
+    ReadChunk,
+    SendMark,
+    SourceEvent,
+    SourceFailed,
+)
+from sidecar.shared.model.nouns import CommitTs, MarkKind, TableName, TableSchema, physical_ms
 
 MARK_ROW_ID = 1
 """The watermark row's `id`; the recordings' own row has a random one."""

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Kind, Message, Rank, TableName, TableSchema
-from sidecar.shared.errors import SourceError
-from sidecar.shared.log.manifest import DATA_COLUMNS
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge.rows import Key, Row, RowStep, equal_rows, rows_by_key, seen_by_sql
 from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.shared.errors import SourceError
+from sidecar.shared.log.manifest import DATA_COLUMNS
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Kind, Message, Rank, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 
 

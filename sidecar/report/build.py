@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from sidecar.shared.model.nouns import physical_ms
 from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log.certificate_parts import Line, SampleLine, ScopeLine
-from sidecar.shared.log.certificate_sums import DumpSums
 from sidecar.report.chunks import Chunks, DumpedChunk
 from sidecar.report.drawing import Period, Series, TimedEvent, chart, interleaving
 from sidecar.report.figures import asker_text, duration
 from sidecar.report.samples import ThinnedSamples
 from sidecar.report.templates import templates
+from sidecar.shared.log.certificate_parts import Line, SampleLine, ScopeLine
+from sidecar.shared.log.certificate_sums import DumpSums
+from sidecar.shared.model.nouns import physical_ms
 
 CHUNKS_EACH_MAX = 1000
 """The first and the last ones, that pictures are made of."""

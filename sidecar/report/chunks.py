@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from threading import Lock
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.log.certificate import ChunkLine
 from sidecar.shared.log.certificate_parts import BatchLine, Line
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 
 
 @dataclass(slots=True)

@@ -20,9 +20,9 @@ from unicodedata import east_asian_width
 
 from markupsafe import Markup
 
-from sidecar.shared.model.nouns import TableName, physical_ms
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.figures import axis_time, short
+from sidecar.shared.model.nouns import TableName, physical_ms
 
 WIDTH, LEFT, RIGHT = 960, 56, 8
 """In units of the picture; LEFT is where values are written."""

@@ -8,7 +8,7 @@
 - A dump is as fast as the slowest of its sinks, its pace, and the cores that its rows need.
 - Costs of a row were measured with rows of 200 bytes. Half of such a cost is taken to grow with the bytes.
 
-It must not know how figures are shown, and reads no settings: `SizedLoad` has those that count, with the defaults of `sidecar/shared/config.py`.
+It must not know how figures are shown, and reads no settings: `SizedLoad` has those that count, with the defaults of `shared/config.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from math import ceil
 from urllib.parse import parse_qs, urlsplit
 
-from sidecar.shared.model.messages import ReadWith
 from sidecar.core.plan import CHUNK_BYTES_TARGET
-from sidecar.shared.errors import ConfigError, nearest
 from sidecar.report.size_costs import (
     ALIASES,
     BENCH,
@@ -37,6 +35,8 @@ from sidecar.report.size_costs import (
     Basis,
     SinkCost,
 )
+from sidecar.shared.errors import ConfigError, nearest
+from sidecar.shared.model.messages import ReadWith
 
 HOURS_MAX = 8_760
 

@@ -28,8 +28,6 @@ from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, mark_row_id, own_readers
-from sidecar.shared.reads.tikv_reads import TikvReads
-from sidecar.shared.config import Config
 from sidecar.console.listening import check_console, console_address
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.judging import Targets
@@ -39,20 +37,11 @@ from sidecar.control.served import Served
 from sidecar.control.service import ControlService
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
-from sidecar.shared.errors import LogTaken, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kafka.checks import sharing
 from sidecar.feeds.registry import MAKES
-from sidecar.shared.log import storage
-from sidecar.shared.log.deliveries import LogDeliveries
-from sidecar.shared.log.disjoint import check_disjoint
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.spill import FileSpill
-from sidecar.shared.mysql.retry import end_questions
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
-from sidecar.shared.process.listening import check_listening, read_token
 from sidecar.report.chunks import Chunks
 from sidecar.run.auxiliary import Services
 from sidecar.run.awaited_dumps import AwaitedDumps, position
@@ -75,6 +64,17 @@ from sidecar.run.samples import MeasuredTerms, Samples
 from sidecar.run.takeover import Takeover, another_owns
 from sidecar.run.term import Term, beside
 from sidecar.run.term_verifications import TermVerifications
+from sidecar.shared.config import Config
+from sidecar.shared.errors import LogTaken, OwnershipLost, StorageFull, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.disjoint import check_disjoint
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.mysql.retry import end_questions
+from sidecar.shared.process.listening import check_listening, read_token
+from sidecar.shared.reads.tikv_reads import TikvReads
 from sidecar.shared.ticdc.scope import LiveScope
 
 ACQUIRE_S = 1.0

@@ -19,10 +19,10 @@ from threading import Event, Lock
 from time import monotonic
 
 from sidecar.control.status import ServiceStatus
-from sidecar.shared.errors import TicdcDumpError
-from sidecar.shared.process.background import Background
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import log, say
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.background import Background
 
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 60.0
 LONG_LIFE_S = 120.0

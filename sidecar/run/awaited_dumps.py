@@ -11,12 +11,12 @@ from time import monotonic
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import OperationId, Seq, operation_id
-from sidecar.shared.model.progress import OVER, DumpState
 from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log.verification import VerifyRequest
 from sidecar.pipeline import Pipeline
 from sidecar.ports import Deliveries, OperationHistory
+from sidecar.shared.log.verification import VerifyRequest
+from sidecar.shared.model.nouns import OperationId, Seq, operation_id
+from sidecar.shared.model.progress import OVER, DumpState
 
 STARTS_S = 60.0
 """After the verification that is to follow it was requested."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from sidecar.shared.config import Config
 from sidecar.core.dump_start import listed, no_receiver
-from sidecar.shared.model.progress import OVER, DumpState, Progress
+from sidecar.shared.config import Config
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.progress import OVER, DumpState, Progress
 from sidecar.shared.model.sink_delivery import SinkDelivery
 
 HoldsRows = Callable[[str, str], bool]

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from sidecar.shared.errors import LogTaken, OwnershipLost, TicdcDumpError
 from sidecar.pace.controller import Controller
 from sidecar.run.own_worker import OwnWorker
+from sidecar.shared.errors import LogTaken, OwnershipLost, TicdcDumpError
 
 WORKER_KEPT_MAX_S = 60.0
 """After a term, without the next one: another owner may have a worker by now, and this one would only meet its fences."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sidecar
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import pd_cluster_id
-from sidecar.shared.log import storage
 from sidecar.run.auxiliary import Services
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports
 from sidecar.run.samples import MeasuredTerms
 from sidecar.run.term import Term
+from sidecar.shared.log import storage
 
 
 def serve_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, services: Services) -> None:

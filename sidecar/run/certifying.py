@@ -26,10 +26,14 @@ from typing import Any
 
 from msgspec import structs
 
-from sidecar.shared.model.nouns import OperationId, Seq, operation_id
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import LogBroken, OwnershipLost, TicdcDumpError
 from sidecar.history.entry import HistoryEntry
+from sidecar.ports import Deliveries, OperationHistory
+from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindows, ReadSegment
+from sidecar.run.dump_reports import DumpReports
+from sidecar.run.followed_log import FollowedLog
+from sidecar.run.log_event import LogEvent
+from sidecar.run.logs import say
+from sidecar.shared.errors import LogBroken, OwnershipLost, TicdcDumpError
 from sidecar.shared.log.certificate import ChunkLine, SegmentLine, write_certificate
 from sidecar.shared.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, taken_over, write_part
 from sidecar.shared.log.certificate_sums import DumpSums
@@ -39,13 +43,9 @@ from sidecar.shared.log.layout import manifest_name, missing_files
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.segment_log import listed
+from sidecar.shared.model.nouns import OperationId, Seq, operation_id
+from sidecar.shared.model.progress import DumpState
 from sidecar.shared.model.sink_delivery import SinkDelivery
-from sidecar.ports import Deliveries, OperationHistory
-from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindows, ReadSegment
-from sidecar.run.dump_reports import DumpReports
-from sidecar.run.followed_log import FollowedLog
-from sidecar.run.log_event import LogEvent
-from sidecar.run.logs import say
 
 FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
 """Between two looks for manifests, and for batches: a report has the last 64 of a sink."""

@@ -14,10 +14,10 @@ import stamina
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info
 from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.run.resumes import Resumes
 from sidecar.shared.config import Config
 from sidecar.shared.errors import CoordinationLost, FeedChanged
 from sidecar.shared.process.background import Background
-from sidecar.run.resumes import Resumes
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, of_binlog
 

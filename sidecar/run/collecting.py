@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sidecar.shared.model.chunk import ClosedWindow
-from sidecar.shared.model.nouns import FIRST_SEQ, OperationId, Seq, TableName, TableSchema
+from sidecar.run.samples import Samples
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log.certificate import ChunkLine, SchemaLine, SegmentLine
 from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.nouns import FIRST_SEQ, OperationId, Seq, TableName, TableSchema
 from sidecar.shared.model.sink_delivery import BatchDone
-from sidecar.run.samples import Samples
 
 WINDOWS_KEPT_MAX = 50_000
 

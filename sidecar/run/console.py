@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sidecar
-from sidecar.shared.config import Config
 from sidecar.console.listening import ConsoleServer, check_console, console_address
 from sidecar.control.service import ControlService
-from sidecar.shared.log import storage
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 from sidecar.run.past import PastSamples
 from sidecar.run.samples import MeasuredTerms
+from sidecar.shared.config import Config
+from sidecar.shared.log import storage
 
 if TYPE_CHECKING:
     from sidecar.console.web import ConsoleWeb

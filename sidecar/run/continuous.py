@@ -23,16 +23,16 @@ from sidecar.control.judging import unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S
 from sidecar.control.verification_messages import asked
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId, TableName, operation_id
+from sidecar.ports import Caller, SchemaSource
+from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, VerifiedTable, cycle_from_json
+from sidecar.run.log_event import LogEvent
 from sidecar.shared.errors import LogBroken, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import OwnedLog, latest
 from sidecar.shared.log.verification import CYCLE_STEM, Slice, VerifyReport, VerifyRequest
-from sidecar.ports import Caller, SchemaSource
-from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, VerifiedTable, cycle_from_json
-from sidecar.run.log_event import LogEvent
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, TableName, operation_id
 from sidecar.shared.ticdc.hidden_changes import are_all
 from sidecar.shared.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.log.verification import CheckState, Slice, TableReport
+from sidecar.shared.model.nouns import TableName
 
 DAY_MS = 86_400_000
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from sidecar.shared.config import DumpSection
 from sidecar.control.status import SidecarStatus
+from sidecar.run.log_event import LogEvent, given
+from sidecar.shared.config import DumpSection
+from sidecar.shared.errors import parted
 from sidecar.shared.model.messages import Pace
 from sidecar.shared.model.nouns import TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress
-from sidecar.shared.errors import parted
-from sidecar.run.log_event import LogEvent, given
 
 TABLES_REPORTED_MAX = 20
 """Tables that are done within one status, a line each; the others are one line. A dump can have ten thousand small tables."""

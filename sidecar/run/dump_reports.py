@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.errors import TicdcDumpError
 from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log import storage
-from sidecar.shared.log.certificate_parts import Line
-from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
-from sidecar.shared.log.errors import storage_errors
-from sidecar.shared.log.storage import Folder
 from sidecar.report.build import ReportFacts, report_html
 from sidecar.report.chunks import Chunks
 from sidecar.report.drawing import TimedEvent
@@ -24,6 +17,13 @@ from sidecar.run.collecting import CollectedDump
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 from sidecar.run.samples import Samples
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.certificate_parts import Line
+from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
 
 
 @dataclass(frozen=True, slots=True)

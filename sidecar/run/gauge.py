@@ -13,17 +13,17 @@ from functools import partial
 from threading import Event
 
 from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, ServiceStatus, SidecarStatus, stream_waiting_for, waiting_for
-from sidecar.shared.model.nouns import CommitTs, Ddl, Lane, TableName, TableSchema, carried, physical_ms
-from sidecar.shared.model.progress import OVER, DumpState, Progress
-from sidecar.shared.model.schema_step import Beside, Rewrites
-from sidecar.shared.errors import TicdcDumpError
-from sidecar.shared.log.deliveries import LogDeliveries
-from sidecar.shared.log.delivery_report import DeliveryReport
 from sidecar.pace.controller import SinkState
 from sidecar.pipeline import Pipeline
 from sidecar.ports import SchemaSource
-from sidecar.shared.process.background import Background
 from sidecar.run.logs import log
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.model.nouns import CommitTs, Ddl, Lane, TableName, TableSchema, carried, physical_ms
+from sidecar.shared.model.progress import OVER, DumpState, Progress
+from sidecar.shared.model.schema_step import Beside, Rewrites
+from sidecar.shared.process.background import Background
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 STATUS_EVERY_S = 0.5

@@ -27,17 +27,17 @@ from sidecar.adapters.etcd.client import ROOT, Delete, EtcdClient, changefeed_ro
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.binlog.nodes import OFFLINE
-from sidecar.shared.config import Config, EtcdSection, TikvSection
-from sidecar.shared.model.nouns import MARK_TABLE
-from sidecar.shared.errors import ConfigError, RefusedRequest, TicdcDumpError
 from sidecar.feeds.binlog.drainer import leave
 from sidecar.feeds.binlog.make import nodes_of, pd_of
 from sidecar.feeds.kafka.make import group_of
 from sidecar.feeds.tikv.gc import service_id
+from sidecar.shared.config import Config, EtcdSection, TikvSection
+from sidecar.shared.errors import ConfigError, RefusedRequest, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import CHANGEFEED_NAME
 from sidecar.shared.log.layout import is_manifest
+from sidecar.shared.model.nouns import MARK_TABLE
 from sidecar.shared.process.kept_secrets import without_secrets
 from sidecar.shared.sql.text import quoted_text
 from sidecar.shared.ticdc.changefeed import ChangefeedName

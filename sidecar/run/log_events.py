@@ -17,20 +17,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sidecar.shared.config import Config
 from sidecar.control.status import SidecarStatus, above_bound
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, utc
-from sidecar.shared.model.progress import OVER, DumpState
-from sidecar.shared.errors import TicdcDumpError, parted
-from sidecar.shared.log import storage
-from sidecar.shared.log.delivery_report import DeliveryReport
-from sidecar.shared.model.sink_delivery import SinkDelivery, SinkTables
-from sidecar.shared.process.kept_secrets import without_secrets
-from sidecar.shared.process.secret_files import MEND, unprotected
 from sidecar.run.completing import completing_dump, named
 from sidecar.run.dump_events import TABLES_REPORTED_MAX, DumpEvents, rows_in, tables_done
 from sidecar.run.log_event import LogEvent, given
 from sidecar.run.merge_process import Death
+from sidecar.shared.config import Config
+from sidecar.shared.errors import TicdcDumpError, parted
+from sidecar.shared.log import storage
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, utc
+from sidecar.shared.model.progress import OVER, DumpState
+from sidecar.shared.model.sink_delivery import SinkDelivery, SinkTables
+from sidecar.shared.process.kept_secrets import without_secrets
+from sidecar.shared.process.secret_files import MEND, unprotected
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 
 MINUTE_S = 60.0

@@ -18,10 +18,10 @@ from typing import Any
 import structlog
 from stamina.instrumentation import PrometheusOnRetryHook, RetryDetails, set_on_retry_hooks
 
+from sidecar.run.log_event import LogEvent
 from sidecar.shared.config import LoggingSection
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.process.printable import printable
-from sidecar.run.log_event import LogEvent
 
 EXIT_DEFECT, EXIT_ERROR = 1, 3
 RETRY_REPORTED_EVERY_S = 30.0

@@ -27,12 +27,12 @@ from prometheus_client.registry import Collector
 from stamina.instrumentation import get_prometheus_counter
 
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.progress import DumpState, TableProgress
-from sidecar.shared.errors import ConfigError
 from sidecar.pace.controller import SinkState
-from sidecar.shared.process.background import Background
 from sidecar.run.cycle import VerifiedSinks, VerifiedTable
 from sidecar.run.logs import log
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.progress import DumpState, TableProgress
+from sidecar.shared.process.background import Background
 
 TABLES_MAX = 1000
 """Series a metric by table: what is above is summed under the table `…`."""

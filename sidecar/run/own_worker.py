@@ -8,12 +8,12 @@ from pathlib import Path
 
 from sidecar.adapters.tidb.remote_reads import RemoteReads
 from sidecar.adapters.tidb.source import MakeReaders
-from sidecar.shared.config import Config
-from sidecar.shared.log.deliveries import LogDeliveries
-from sidecar.shared.log.storage import log_folder
 from sidecar.run.log_events import worker_died
 from sidecar.run.logs import say
 from sidecar.run.merge_process import Death, MergeProcess, unexplained, worker_state
+from sidecar.shared.config import Config
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.storage import log_folder
 
 
 def remote_reads(config: Config, worker: OwnWorker, closing: ExitStack, *, cluster_id: int) -> MakeReaders | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from sidecar.shared.errors import TicdcDumpError
-from sidecar.shared.log.certificate_parts import SampleLine, read_samples
-from sidecar.shared.log.storage import Folder
-from sidecar.shared.process.background import Background
 from sidecar.report.samples import ThinnedSamples
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 from sidecar.run.samples import DAY_MS, Samples
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.log.certificate_parts import SampleLine, read_samples
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.process.background import Background
 
 PARTS_MAX = 500
 """Of a dump: hours of it, as a part is written every twenty seconds."""

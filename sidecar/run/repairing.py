@@ -22,11 +22,9 @@ from sidecar.control.judging import not_repairable, unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
 from sidecar.control.verification_messages import derived_id
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId, TableName
-from sidecar.shared.model.progress import OVER, DumpState
-from sidecar.shared.errors import DumpsWait, RefusedRequest, TicdcDumpError, UnfitKeys
 from sidecar.history.entry import HistoryEntry
+from sidecar.ports import Caller, OperationHistory, SchemaSource
+from sidecar.shared.errors import DumpsWait, RefusedRequest, TicdcDumpError, UnfitKeys
 from sidecar.shared.log.verification import (
     CheckState,
     RepairReport,
@@ -37,7 +35,9 @@ from sidecar.shared.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
-from sidecar.ports import Caller, OperationHistory, SchemaSource
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.model.progress import OVER, DumpState
 from sidecar.shared.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sidecar.control.status import RetentionHold
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.errors import RefusedRequest
 from sidecar.report.figures import clock_time
 from sidecar.run.log_event import LogEvent
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.nouns import Seq
 
 WINDOWS, CERTIFICATES, VERIFICATIONS = "a window of a dump", "certificates", "a verification"
 LINE_S = 120.0

@@ -10,11 +10,11 @@ from threading import Lock
 from msgspec import structs
 
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
 from sidecar.report.chunks import Chunks, DumpedChunk
 from sidecar.report.samples import slowest
 from sidecar.run.ddls import SeenDdl, SeenDdls
+from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
+from sidecar.shared.model.progress import DumpState
 from ticdc_dump.v1 import control_pb2 as pb
 
 EVERY_S = 2.0

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sidecar.console.checking import CheckedSettings, SettingsChecks
-from sidecar.shared.errors import TicdcDumpError
-from sidecar.shared.process.checks import CheckFinding, CheckStatus
 from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import standby
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.process.checks import CheckFinding, CheckStatus
 
 CHECK_EVERY_S = 300.0
 LEASES = 2

@@ -7,7 +7,7 @@
 - Every write is fenced on its own (manifests by exclusive creation, marks by their optimistic lock, progress by the owner key);
   asking `held` before each step and each commit keeps a process that slept from even trying.
 - What a retry can help ends the term, not the process: the next one begins where the log ends.
-- A volume without room ends the term too, and gives up the log's reserve (sidecar/shared/log/reserve.py). The next term makes room before it
+- A volume without room ends the term too, and gives up the log's reserve (shared/log/reserve.py). The next term makes room before it
   writes: it waits for the worker's report, and retention removes what every sink has accepted.
 """
 
@@ -20,20 +20,20 @@ from threading import Event
 from time import monotonic
 
 from sidecar.adapters.tidb.source import mark_row_id
-from sidecar.shared.config import Config
 from sidecar.core.dump_start import DumpLimits
-from sidecar.shared.model.nouns import CommitTs, Seq
-from sidecar.shared.model.schema_step import Beside
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
+from sidecar.ports import Deliveries, Ownership, SegmentLog
+from sidecar.run.logs import say
+from sidecar.run.retention import CERTIFICATES, VERIFICATIONS, WINDOWS, RetentionHolds
+from sidecar.shared.config import Config
 from sidecar.shared.errors import LogBroken, OwnershipLost, StorageFull, parted
 from sidecar.shared.log import reserve, storage
 from sidecar.shared.log.identity import claim_log
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder
-from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
-from sidecar.ports import Deliveries, Ownership, SegmentLog
-from sidecar.run.logs import say
-from sidecar.run.retention import CERTIFICATES, VERIFICATIONS, WINDOWS, RetentionHolds
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.model.schema_step import Beside
 from sidecar.shared.ticdc.changefeed import Changefeed
 
 POLL_S = 0.2

@@ -12,18 +12,18 @@ from threading import RLock
 
 from msgspec import structs
 
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import LogUnreachable, RefusedRequest, StorageFull
 from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log.owned import OwnedLog
-from sidecar.shared.log.verification import RepairReport, RepairState, VerifyReport, VerifyRequest, repair_stem
-from sidecar.shared.log.verification_files import differences_of, read_repair, read_report, read_request
 from sidecar.ports import OperationHistory
 from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete
 from sidecar.run.verification_texts import EQUAL, deletes_line, repair_line
+from sidecar.shared.errors import LogUnreachable, RefusedRequest, StorageFull
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.verification import RepairReport, RepairState, VerifyReport, VerifyRequest, repair_stem
+from sidecar.shared.log.verification_files import differences_of, read_repair, read_report, read_request
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.model.progress import DumpState
 
 
 class TermRepairs:

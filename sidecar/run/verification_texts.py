@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidecar.control.dump_scope import NAMED_MAX
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.run.log_event import LogEvent
+from sidecar.shared.log.verification import CheckState, RepairReport, RepairState, RowsToDelete, VerifyReport, VerifyRequest
 from sidecar.shared.model.messages import Asker
 from sidecar.shared.model.progress import DumpState
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.shared.log.verification import CheckState, RepairReport, RepairState, RowsToDelete, VerifyReport, VerifyRequest
-from sidecar.run.log_event import LogEvent
 
 EQUAL = "equal"
 """The result of a verification without a difference."""

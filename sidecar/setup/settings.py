@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from sidecar.setup.cluster import ChosenChangefeed, shown_uri
 from sidecar.shared.config import Config, is_address
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.process.printable import one_line
-from sidecar.setup.cluster import ChosenChangefeed, shown_uri
 
 TIDB_PORT = 4000
 

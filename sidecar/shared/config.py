@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sidecar.shared.config_errors import in_words
-from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, ReadWith
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, ReadWith
 
 ETCD_TIMEOUT_S = 5.0
 """By default, whatever the lease: keepalives and writes have bounds of their own."""

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.columns.values import UnfitValue
+from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 
 NO_IMAGE = -1
 

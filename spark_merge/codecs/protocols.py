@@ -13,11 +13,11 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 
 from sidecar.shared.codecs.registry import CARRIERS
-from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.messages import Architecture, Encoder
 from spark_merge.codecs.images import Cells
-from sidecar.shared.columns.zone import ServerZone
 
 
 class DecoderModule(Protocol):

@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema, lowered
 from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema, lowered
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import LoggedDdl, logged_ddls
 from spark_merge.ddl.names import changed_tables, together

@@ -28,13 +28,13 @@ from operator import attrgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, lowered
-from sidecar.shared.errors import SinkError, UnsupportedDdl
-from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.sql.lexer import begins
-from sidecar.shared.sql.text import for_servers
 from sidecar.shared.columns.values import UnfitValue, from_ints, from_texts, parse_ints
 from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, lowered
+from sidecar.shared.sql.lexer import begins
+from sidecar.shared.sql.text import for_servers
 from spark_merge.ddl.columns import added_column
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.names import changed_tables, name_before

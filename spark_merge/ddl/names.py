@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from sidecar.shared.model.nouns import TableName, TableSchema, lowered
 from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import TableName, TableSchema, lowered
 from spark_merge.ddl.routes import Routes
 from spark_merge.ddl.statement import Piece, Pieces, SchemaPiece, Statement, StatementKind
 from spark_merge.ddl.tokens import REPORT

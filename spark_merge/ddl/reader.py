@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NoReturn
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.sql.lexer import SqlToken
 from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, SchemaPiece

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from sidecar.shared.model.nouns import TableName, lowered
 from sidecar.shared.errors import ConfigError, SinkError, UnsupportedDdl
+from sidecar.shared.model.nouns import TableName, lowered
 from sidecar.shared.sql.lexer import SqlToken
 from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.tokens import ddl_tokens

@@ -12,7 +12,7 @@
   one that accepts so slowly that a second batch would delay the live rows more (ACCEPT_QUICK_S), and one that gathers (`Gathers`).
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
   batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
-- Rows that an operator has decided to skip (sidecar/shared/log/skips.py) are read when the sink is opened: until then such a row ends every batch.
+- Rows that an operator has decided to skip (shared/log/skips.py) are read when the sink is opened: until then such a row ends every batch.
   So are the DDLs whose values a dump brings (delivery/rereads.py): until then a target that makes other ones stops there.
 - Two tables never share a place of a sink that keeps tables: looked at when the sink is opened, for its routes may be others, and at each
   change of the tables, before anything of the batch is written.
@@ -28,13 +28,13 @@ from itertools import takewhile
 from time import monotonic
 from typing import Protocol
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.columns.zone import Ambiguous
 from sidecar.shared.errors import FeedError, LogBroken, OwnershipLost, SinkError
 from sidecar.shared.log.layout import WAY_OUT, dump_after
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.skips import skipped_rows
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.columns.zone import Ambiguous
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.delivery.complete import received
 from spark_merge.delivery.rereads import Rereads, leave_at, rereads
 from spark_merge.delivery.sink_record import SinkId, SinkRecord

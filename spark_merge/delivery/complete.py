@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from sidecar.shared.model.nouns import CommitTs, TableName
-from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, steps
 from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.layout import completed_tables
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, steps
 from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.ticdc.ddl_text import action_of

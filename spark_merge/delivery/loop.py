@@ -20,9 +20,9 @@ from functools import reduce
 from threading import Event
 from traceback import print_exception
 
-from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.shared.errors import FeedError, LogUnreachable, OwnershipLost, SinkError, StorageFull, TicdcDumpError
 from sidecar.shared.log.skips import Skips
+from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import BATCHES_KEPT, BatchDone, DroppedRows, SinkDelivery
 from sidecar.shared.process.background import Background
 from spark_merge.delivery.batches import Delivery, JobSettings, Tasks

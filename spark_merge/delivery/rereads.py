@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import logged_dumps, manifest_name, read_manifest, with_logged_tables
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState
 from spark_merge.log.read import LoggedSchemas, kept
 
 

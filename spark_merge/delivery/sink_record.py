@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
@@ -25,6 +24,7 @@ from sidecar.shared.log.layout import manifest_name, of_segment, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.complete import followed, received
 from spark_merge.delivery.rereads import Rereads, lacking

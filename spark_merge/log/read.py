@@ -16,7 +16,6 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.errors import LogBroken, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
@@ -24,6 +23,7 @@ from sidecar.shared.log.layout import WAY_OUT, logged_schemas, manifest_name, mi
 from sidecar.shared.log.manifest import DATA_COLUMNS, Manifest
 from sidecar.shared.log.segment_log import listed
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 
 MANIFESTS_AT_ONCE_MAX = 64

@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import MARK_TABLE, Seq, TableName
+from sidecar.shared.columns.zone import Ambiguous, ServerZone
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log.manifest import DATA_COLUMNS
 from sidecar.shared.log.skips import Skips
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import MARK_TABLE, Seq, TableName
 from spark_merge.codecs.decode.rows import decode
-from sidecar.shared.columns.zone import Ambiguous, ServerZone
 from spark_merge.log.cache import DecodedRows, DecodedTables
 from spark_merge.log.read import NO_ROWS, SmallFiles, iter_rows
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, RAW_CHANGES, Between, Head

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName, TableSchema
+from sidecar.shared.columns.zone import Ambiguous, ServerZone
 from sidecar.shared.errors import FeedError, RefusedRequest
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, report_from_json
@@ -22,8 +22,8 @@ from sidecar.shared.log.layout import manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.skips import Skip, read_skips, skip_row
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
-from sidecar.shared.columns.zone import Ambiguous, ServerZone
 from spark_merge.log.read import iter_rows, read_schemas
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.port.contract import DueChunk, Head, Task, Unit, has_rows
 
 TASKS_A_CORE = 2

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.model.chunk import ChunkFile
 from sidecar.shared.model.nouns import TableName
-from sidecar.shared.log.manifest import Manifest
 from spark_merge.port.contract import RANK_CHUNK
 
 Image = tuple[str | None, ...]

@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.chunk import ABSENT
-from sidecar.shared.model.nouns import CommitTs, TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.absent import parted
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.chunk import ABSENT
+from sidecar.shared.model.nouns import CommitTs, TableSchema
 from spark_merge.log.read import batches_of, whole_pages
 from spark_merge.port.contract import Survivors
 from spark_merge.port.keys import key_text

@@ -26,12 +26,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 import pyarrow as pa
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import FIRST_SEQ, MARK_TABLE, CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import SegmentDump
 from sidecar.shared.errors import OwnershipLost
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import FIRST_SEQ, MARK_TABLE, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import SegmentDump
 
 RANK_DELETE, RANK_PUT, RANK_CHUNK = 0, 1, 9
 

@@ -3,7 +3,7 @@
     Readable.reading ─► Reading: a position, parts ─► in tasks, each part: RowsRead, RowsRead, …
 
 - Reading writes nothing and does not become the sink's writer: it runs beside the sink's worker.
-- The rows are those that the sink has, in the log's canonical text (sidecar/shared/model/nouns.py, Kind), with the columns of the table's schema at
+- The rows are those that the sink has, in the log's canonical text (shared/model/nouns.py, Kind), with the columns of the table's schema at
   the sink's position.
 - Where a sink has a stream or a log of rows, a key comes several times, and the greatest version counts.
 """

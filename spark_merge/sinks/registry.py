@@ -22,8 +22,8 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError, nearest
+from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.process.kept_secrets import without_secrets
 from spark_merge.ddl.routes import routes_of
 from spark_merge.port.contract import KeepsTables, Sink, has_rows

@@ -11,6 +11,12 @@ from random import Random
 
 import pyarrow as pa
 
+from sidecar.shared.log.absent import with_absent
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.nouns import (
     Change,
@@ -27,12 +33,6 @@ from sidecar.shared.model.nouns import (
     TableSchema,
 )
 from sidecar.shared.model.progress import Key
-from sidecar.shared.log.absent import with_absent
-from sidecar.shared.log.layout import chunk_name
-from sidecar.shared.log.manifest import Manifest
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.storage import Folder
 from spark_merge.merge.rule import Image, OutputRow, merged
 from spark_merge.port.contract import RANK_DELETE, RANK_PUT
 from spark_merge.sinks.files.reader import read_output

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.kit.position import Missed, OutputState, PositionKeeper, PositionStore, Stored
 

@@ -22,13 +22,13 @@ from threading import Barrier
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import rows_file, storage
 from sidecar.shared.log.identity import name_of
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import to_json
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.delivery.batches import TaskWork
 from spark_merge.port.contract import Outcome
 from spark_merge.sinks.folder.layout import LIVE_PARTS

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sidecar.shared.model.chunk import ClosedWindow
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import OwnershipLost
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.delivery.complete import received
 from spark_merge.delivery.sink_record import SinkId

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
+from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.nouns import Change, CommitTs, Seq, TableName
 from sidecar.shared.model.progress import Key
-from sidecar.shared.log.layout import chunk_name
 from spark_merge.merge.rule import Image
 from spark_merge.testing import histories
 from spark_merge.testing.histories import SEGMENT_TS, SEGMENTS, RandomHistory, change_of, rows_of_change

@@ -13,9 +13,9 @@ from itertools import islice
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.port.readable import Readable, ReadPart, RowsRead, rows_of
 from spark_merge.verify.look import key_of
 from spark_merge.verify.source import key_table

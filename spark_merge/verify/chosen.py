@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.log.verification import Slice
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.mysql.key_ranges import KeySpan
 from spark_merge.port.readable import Readable
 from spark_merge.verify.source import ComparedSource

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from sidecar.shared.model.nouns import CommitTs, Seq, ts_at
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import TableReport
+from sidecar.shared.model.nouns import CommitTs, Seq, ts_at
 from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.source import ComparedSource
 

@@ -3,7 +3,7 @@
     rows in canonical text ─► normalised ─► key, two 64-bit hashes of the row ─► by bucket of the key's hash ─► a file
 
 - A digest has the key's text, so that a difference can be named without reading again, and 128 bits of the whole row.
-- Equal values have equal digests, also where one value has several texts (sidecar/shared/model/canonical.py): floats and JSON are normalised first.
+- Equal values have equal digests, also where one value has several texts (shared/model/canonical.py): floats and JSON are normalised first.
 - A file has one record batch for each bucket, in their order, also an empty one: a comparison reads one batch of each file.
 - The digests of a row are the same on every machine of one version of polars; they are kept only while a verification runs.
 """
@@ -22,10 +22,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import ReadPart, RowsRead, rows_of
 

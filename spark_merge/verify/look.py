@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.log.verification import CellDifference, RowDifference
 from sidecar.shared.model.canonical import equal_text
 from sidecar.shared.model.nouns import Kind, TableSchema
-from sidecar.shared.log.verification import CellDifference, RowDifference
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import ReadPart, RowsRead, Versions, rows_of
 

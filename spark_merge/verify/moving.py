@@ -20,13 +20,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.skips import skipped_rows
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.log.read import LoggedSchemas, new_manifests, whole_pages
 from spark_merge.log.segments import Segments, SegmentSource

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, utc
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.sink_tables import read_sink_tables
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, utc
 from spark_merge.log.read import LoggedSchemas, new_manifests
 from spark_merge.port.contract import Accepted, Gathers, Sink
 from spark_merge.port.readable import Readable

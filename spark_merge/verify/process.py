@@ -28,13 +28,13 @@ from threading import Event
 from time import monotonic, time
 from typing import Any, Protocol
 
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import SinkError, SparkLost, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import stop_name
 from sidecar.shared.log.verification_files import end_stopped, read_state, remove_work, request_ids, set_aside, take_back_beginning
+from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.process.background import Background
 from sidecar.shared.process.group import await_end, lives, members
 from spark_merge.delivery.task_errors import error_text

@@ -16,11 +16,11 @@ import msgspec
 import polars
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import TableReport
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.verify.moving import Moving
 
 _KEYS = pa.schema([("key", pa.string())])

@@ -23,7 +23,6 @@ from traceback import format_exc
 
 import msgspec
 
-from sidecar.shared.model.nouns import OperationId, Seq, TableName
 from sidecar.shared.errors import LogUnreachable, SparkLost, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
@@ -53,6 +52,7 @@ from sidecar.shared.log.verification_files import (
     write_report,
     write_state,
 )
+from sidecar.shared.model.nouns import OperationId, Seq, TableName
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Sink
 from spark_merge.port.readable import Readable

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sidecar.shared.errors import SourceChanged
 from sidecar.shared.model.keyset import quoted_table
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, lowered
-from sidecar.shared.errors import SourceChanged
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.key_ranges import KeySpan, cut, row_count, walk
 from sidecar.shared.mysql.retry import carried_out

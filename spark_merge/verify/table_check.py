@@ -29,9 +29,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableSchema
 from sidecar.shared.errors import LogBroken, SinkError, SourceChanged, SourceError
 from sidecar.shared.log.verification import CheckState, RequestedTable, Slice, TableReport, Unjudged
+from sidecar.shared.model.nouns import CommitTs, Seq, TableSchema
 from sidecar.shared.mysql.key_ranges import KeySpan
 from spark_merge.port.readable import ReadPart, RowForm, newest_of
 from spark_merge.verify.by_keys import lookups

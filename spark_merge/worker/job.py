@@ -26,8 +26,8 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import ConfigError, SinkError, SparkLost
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.shared.process.background import Background
 from sidecar.shared.process.limits import limits, local_master

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecar.shared.reads.tikv_reads import try_tikv
 from sidecar.shared.config import Config, SourceSection
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.log.errors import storage_errors
@@ -22,6 +21,7 @@ from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.process.kept_secrets import keep
+from sidecar.shared.reads.tikv_reads import try_tikv
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.worker.read_task import TRIED_S, ReadingSettings, ReadSource
 

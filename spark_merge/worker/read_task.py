@@ -23,6 +23,17 @@ from time import monotonic
 import grpc
 import msgspec
 
+from sidecar.shared.config import TikvSection, Tls
+from sidecar.shared.errors import ConfigError, SinkError, SourceError, TicdcDumpError
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.schemas_file import schemas_from_json
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.messages import ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.session import Login
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.progress import progressed
 from sidecar.shared.reads.reader import ReadsByWay, ReadSession, TableReader
 from sidecar.shared.reads.remote_wire import (
     MESSAGE_BYTES_MAX,
@@ -43,17 +54,6 @@ from sidecar.shared.reads.remote_wire import (
 )
 from sidecar.shared.reads.sql_reads import SqlReads
 from sidecar.shared.reads.tikv_reads import TikvReads
-from sidecar.shared.config import TikvSection, Tls
-from sidecar.shared.model.messages import ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
-from sidecar.shared.model.nouns import TableName, TableSchema
-from sidecar.shared.errors import ConfigError, SinkError, SourceError, TicdcDumpError
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.schemas_file import schemas_from_json
-from sidecar.shared.log.storage import Folder
-from sidecar.shared.mysql.account import Account
-from sidecar.shared.mysql.session import Login
-from sidecar.shared.process.background import Background
-from sidecar.shared.process.progress import progressed
 from spark_merge.sinks.mysql.server import SqlServer
 
 SLICE_S = 3.0

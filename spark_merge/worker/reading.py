@@ -13,9 +13,9 @@ from typing import Protocol
 
 from msgspec import structs
 
-from sidecar.shared.reads.remote_wire import ReadersWanted, ReadsPlace
 from sidecar.shared.errors import SinkError, SparkLost, TicdcDumpError
 from sidecar.shared.process.background import Background
+from sidecar.shared.reads.remote_wire import ReadersWanted, ReadsPlace
 from spark_merge.worker.read_task import CUT, ReadingSettings, read_slice
 
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 30.0

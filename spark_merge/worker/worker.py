@@ -25,16 +25,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Thread
 
-from sidecar.shared.reads.remote_wire import ReadersWanted
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.delivery_report import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_STARTING, STOPPED, DeliveryReport, report_from_json
+from sidecar.shared.log.delivery_report import (
+    DELIVERED_NAME,
+    RUNNING,
+    SPARK_READY,
+    SPARK_STARTING,
+    STOPPED,
+    DeliveryReport,
+    report_from_json,
+)
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import own_of
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.shared.process.background import Background
 from sidecar.shared.process.limits import limits, local_threads
+from sidecar.shared.reads.remote_wire import ReadersWanted
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.mysql.server import SqlServer
@@ -61,7 +69,7 @@ LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """`log_id` names the log for ever, in every sink (sidecar/shared/log/identity.py::name_of). `worker_rows`: delivery/places.py. `source`: what
+    """`log_id` names the log for ever, in every sink (shared/log/identity.py::name_of). `worker_rows`: delivery/places.py. `source`: what
     the sinks are verified with; None: they are not. `late_s`: as of Lateness."""
 
     job: JobSettings

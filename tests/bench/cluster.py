@@ -13,14 +13,14 @@ from random import Random
 
 import pyarrow as pa
 
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.canal_json import encode_mark, encode_resolved
-from sidecar.shared.model.chunk import ChunkFile
-from sidecar.shared.model.messages import ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent
-from sidecar.shared.model.nouns import CommitTs, Lane, MarkKind, Message, ReadEnd, TableName, TableSchema
 from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.storage import Folder
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
+from sidecar.shared.model.chunk import ChunkFile
+from sidecar.shared.model.messages import ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent
+from sidecar.shared.model.nouns import CommitTs, Lane, MarkKind, Message, ReadEnd, TableName, TableSchema
 from tests.bench.account import ACCOUNT, canal_updates, message, rows
 
 CHANGES_A_SECOND = 500

@@ -16,6 +16,17 @@ from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 from threading import Thread
 
+from sidecar.console.listening import ConsoleServer
+from sidecar.control.local_call import LocalCall
+from sidecar.control.security import serve
+from sidecar.control.service import ControlService
+from sidecar.control.status import SidecarStatus
+from sidecar.pace.controller import SinkState
+from sidecar.report.chunks import Chunks
+from sidecar.run.console import begin_console
+from sidecar.run.ddls import SeenDdls
+from sidecar.run.logs import set_up
+from sidecar.run.samples import EVERY_S, MeasuredTerms, Samples
 from sidecar.shared.config import (
     ChangefeedSection,
     Config,
@@ -26,21 +37,10 @@ from sidecar.shared.config import (
     LogSection,
     SourceSection,
 )
-from sidecar.console.listening import ConsoleServer
-from sidecar.control.local_call import LocalCall
-from sidecar.control.security import serve
-from sidecar.control.service import ControlService
-from sidecar.control.status import SidecarStatus
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
-from sidecar.pace.controller import SinkState
 from sidecar.shared.model.sink_delivery import SinkTables
-from sidecar.report.chunks import Chunks
-from sidecar.run.console import begin_console
-from sidecar.run.ddls import SeenDdls
-from sidecar.run.logs import set_up
-from sidecar.run.samples import EVERY_S, MeasuredTerms, Samples
 from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.unit.control.serving import Owner

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.worker.job import SparkJob, SparkTasks

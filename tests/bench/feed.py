@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
+from sidecar.replay.recording import Recording
 from sidecar.shared.codecs.canal_json import encode_resolved as canal_resolved
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.codecs.open_protocol import encode_resolved as open_resolved
 from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, TableName, TableSchema
-from sidecar.replay.recording import Recording
 
 DEMO = Path(__file__).resolve().parents[1] / "recordings" / "demo"
 CUSTOMER = TableName("shop", "customer")

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from sidecar.shared.columns.kv import decode_rows
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
-from sidecar.shared.columns.kv import decode_rows
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed
 from tests.support.kv_recordings import kv_recording

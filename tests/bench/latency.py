@@ -15,14 +15,14 @@ from pathlib import Path
 
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.schemas import StillSchemas
+from sidecar.pipeline import Outside, PipelineLimits, attach
+from sidecar.replay.progress_file import FileProgress
 from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.model.messages import Brackets, Request, StartDump
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.spill import FileSpill
 from sidecar.shared.log.storage import open_folder
-from sidecar.pipeline import Outside, PipelineLimits, attach
-from sidecar.replay.progress_file import FileProgress
+from sidecar.shared.model.messages import Brackets, Request, StartDump
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Batch, Outcome, Sink
 from spark_merge.sinks.files.sink import FileSink

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sidecar.shared.model.chunk import ClosedWindow
-from sidecar.shared.model.nouns import Change, CommitTs, Segment, Seq, TableName, TableSchema
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.nouns import Change, CommitTs, Segment, Seq, TableName, TableSchema
 
 
 class LogWriter:

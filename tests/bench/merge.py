@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.worker.job import SparkJob, SparkTasks

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.core.sequence import Sequence
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import PipelineLimits
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import CommitTs
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Batch, Shape, batches, codec_of, schemas
 from tests.bench.figures import REPEATS, Cost, Figure, beside, best, rate, timed

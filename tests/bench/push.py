@@ -14,9 +14,9 @@ from typing import Any
 
 import grpc
 
+from sidecar.feeds.push.puller import PushPuller
 from sidecar.shared.config import PushSection
 from sidecar.shared.model.nouns import CommitTs
-from sidecar.feeds.push.puller import PushPuller
 from sidecar.shared.rowcodec.key_values import KvEntry, rows_of
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, best, timed

@@ -13,13 +13,13 @@ from threading import Thread
 
 from confluent_kafka import Producer
 
-from sidecar.shared.config import PushSection
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.feeds.push.messages import MessageFeed
-from sidecar.shared.log.storage import open_folder
 from sidecar.ports import Feed
 from sidecar.replay.recording import Recording
+from sidecar.shared.config import PushSection
+from sidecar.shared.log.storage import open_folder
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, best_in_turn, percentile, timed_tree
 from tests.support.eventually import eventually

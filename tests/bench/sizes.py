@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.model.nouns import TableName
-from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.spill import FileSpill
-from sidecar.shared.log.storage import open_folder
 from sidecar.pipeline import Outside, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
 from sidecar.report.size_costs import ROW_BYTES
 from sidecar.report.sizing import SizedLoad, line_cores
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.worker.job import SparkJob, SparkTasks

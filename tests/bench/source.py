@@ -19,11 +19,11 @@ import connectorx
 
 from sidecar.adapters.tidb.source import MakeReaders, TidbSource
 from sidecar.shared.config import SourceSection
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.keyset import Key, quoted_table
 from sidecar.shared.model.messages import Brackets, ChunkRead, ReadChunk
 from sidecar.shared.model.nouns import TableName
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.storage import open_folder
 from tests.bench import account
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best_in_turn, rate, timed, timed_tree

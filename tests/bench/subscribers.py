@@ -12,8 +12,8 @@ from pathlib import Path
 
 import grpc
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.spool.reader import SpoolReader
 from tests.bench.figures import Cost, Figure, beside, best_in_turn, rate, timed
 from tests.unit.control.serving import Owner, Serving

@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq, TableName
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq, TableName
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.worker.job import SparkJob, SparkTasks

@@ -22,14 +22,14 @@ from typing import Any
 import grpc
 
 from sidecar.adapters.tidb.source import TidbSource, own_readers
-from sidecar.shared.reads.tikv_reads import TikvReads
+from sidecar.replay.kv_rows import row_key
 from sidecar.shared.config import SourceSection, TikvSection
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.keyset import Key, quoted_table
 from sidecar.shared.model.messages import Brackets, ChunkRead, ReadChunk, ReadWith
 from sidecar.shared.model.nouns import TableName, TableSchema
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.storage import open_folder
-from sidecar.replay.kv_rows import row_key
+from sidecar.shared.reads.tikv_reads import TikvReads
 from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.sql.text import quoted

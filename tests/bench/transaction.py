@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.core.sequence import Sequence
-from sidecar.shared.log.spill import FileSpill
 from sidecar.pipeline import PipelineLimits
+from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.model.nouns import CommitTs
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape, batches, codec_of, schemas
 from tests.bench.figures import Cost, Figure, rate, timed

@@ -17,9 +17,9 @@ from functools import partial
 from threading import Event
 from urllib.parse import quote
 
+from sidecar.shared.log.verification import CheckState, RequestedTable, VerifyRequest
 from sidecar.shared.model.keyset import quoted_table
 from sidecar.shared.model.nouns import CommitTs, OperationId, TableName, TableSchema
-from sidecar.shared.log.verification import CheckState, RequestedTable, VerifyRequest
 from sidecar.shared.mysql.key_ranges import KeySpan
 from sidecar.shared.sql.text import quoted
 from spark_merge.delivery.batches import JobSettings

@@ -14,16 +14,16 @@ from pathlib import Path
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.adapters.tidb.source import TidbSource
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
+from sidecar.replay.progress_file import FileProgress
 from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.model.messages import Brackets, Command, Pace, SendMark, SourceEvent, StartDump
-from sidecar.shared.model.nouns import TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.spill import FileSpill
 from sidecar.shared.log.storage import Folder, open_folder
-from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
-from sidecar.replay.progress_file import FileProgress
+from sidecar.shared.model.messages import Brackets, Command, Pace, SendMark, SourceEvent, StartDump
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.worker.job import SparkJob, SparkTasks

@@ -14,15 +14,15 @@ from typing import NamedTuple, Protocol
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Resolved
-from sidecar.shared.errors import FeedError
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.ports import Feed
 from sidecar.replay.binlog import BinlogRecording
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.errors import FeedError
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Resolved
 from tests.support.binlog_rigs import BinlogRig, GrpcPumps, PlayedPumps
 from tests.support.recordings import recording
 from tests.support.services.kafka import KafkaBroker

@@ -15,8 +15,8 @@ from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.manifest import DataFileContent
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import Segments, deliver, opened

@@ -14,13 +14,13 @@ from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory, r
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.memory.progress import MemoryHistory, MemoryProgress
+from sidecar.history.entry import HISTORY_MAX, HistoryEntry, OperationKind, OperationScope, of_dump
+from sidecar.ports import OperationHistory, ProgressStore
 from sidecar.shared.config import EtcdSection
+from sidecar.shared.errors import OwnershipLost
 from sidecar.shared.model.messages import Asker, Brackets
 from sidecar.shared.model.nouns import OperationId, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress, TableProgress
-from sidecar.shared.errors import OwnershipLost
-from sidecar.history.entry import HISTORY_MAX, HistoryEntry, OperationKind, OperationScope, of_dump
-from sidecar.ports import OperationHistory, ProgressStore
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd

@@ -15,11 +15,11 @@ import pytest
 
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import rows_file, storage
-from spark_merge.sinks.kit import held
 from spark_merge.sinks.iceberg import lake, merge, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.tables import LakeTables
+from spark_merge.sinks.kit import held
 from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.testing import histories
 from spark_merge.testing.dumps_port import DumpsPort

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.port.contract import Batch, Head, Outcome
-from spark_merge.sinks.kit import held
 from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import SNAPSHOTS_KEPT
 from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.iceberg.writer import LakeFile
+from spark_merge.sinks.kit import held
 from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place

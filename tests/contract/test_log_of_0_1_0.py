@@ -9,8 +9,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
-from sidecar.shared.model.progress import DumpState, progress_from_json
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, report_from_json
@@ -18,6 +16,8 @@ from sidecar.shared.log.identity import claim_log, name_of
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
+from sidecar.shared.model.progress import DumpState, progress_from_json
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.sinks.files.reader import read_output, read_segments

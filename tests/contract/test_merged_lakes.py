@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import DumpPass
 from spark_merge.sinks.iceberg.merge import LIVE, Below
 from spark_merge.sinks.registry import open_sink

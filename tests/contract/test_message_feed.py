@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs, Lane, Message, Resolved
-from sidecar.shared.errors import FeedError
 from sidecar.feeds.push.messages import LANE, MessageFeed
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import FeedError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Message, Resolved
 from tests.contract.test_feeds import Source, read
 from tests.support.eventually import eventually
 from tests.support.messages_sent import sending

@@ -16,8 +16,8 @@ from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.keeper import KeeperProcess
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.memory.owner import Election, MemoryOwner
-from sidecar.shared.config import EtcdSection
 from sidecar.ports import Ownership
+from sidecar.shared.config import EtcdSection
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.etcd import Etcd

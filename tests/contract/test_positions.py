@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.contract import Accepted
-from spark_merge.sinks.kit.chain import CommitChain
 from spark_merge.sinks.clickhouse import server as clickhouse_server
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.folder.layout import DeliveredSegment, FolderIdentity
@@ -36,6 +35,7 @@ from spark_merge.sinks.kafka.client import SinkCluster, patiently
 from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch as KafkaBegun
 from spark_merge.sinks.kafka.sink import KafkaSink
+from spark_merge.sinks.kit.chain import CommitChain
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql import position as mysql
 from spark_merge.sinks.mysql.server import SqlServer

@@ -12,14 +12,14 @@ from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.ports import ProgressStore
+from sidecar.replay.progress_file import FileProgress
 from sidecar.shared.config import EtcdSection
+from sidecar.shared.errors import LogBroken
+from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
-from sidecar.shared.errors import LogBroken
-from sidecar.shared.log.storage import open_folder
-from sidecar.ports import ProgressStore
-from sidecar.replay.progress_file import FileProgress
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd

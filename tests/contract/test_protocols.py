@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec
 from sidecar.shared.codecs.registry import CARRIERS, PROTOCOLS, codec_for
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Resolved
 from spark_merge.codecs.decode import canal_json, open_protocol
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.messages import Architecture, Encoder, RowMessage

@@ -14,11 +14,11 @@ from typing import Protocol
 import pytest
 
 from sidecar.adapters.memory.puller import EVERYTHING, MemoryPuller
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.ports import Puller
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import FeedLost
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, KvEvent, rows_of
 from tests.support.tikv.rig import TikvRig
 from tests.unit.feeds.pushing import Polling, RawSender, sent

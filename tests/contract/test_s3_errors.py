@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from s3fs import S3FileSystem
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import LogBroken, LogTaken, LogUnreachable
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
@@ -20,6 +19,7 @@ from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.log.storage import s3 as storage_of_s3
+from sidecar.shared.model.nouns import Seq
 from tests.contract.test_segment_log import CHUNK, change, manifest
 from tests.support.services.s3 import KEYS, S3, ErrorAnswer
 

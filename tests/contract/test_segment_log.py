@@ -18,10 +18,6 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.errors import LogBroken, LogTaken
 from sidecar.shared.log import manifest as manifest_format
 from sidecar.shared.log import storage
@@ -31,6 +27,10 @@ from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.schemas_file import schemas_to_json
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, dispatch, open_folder, s3
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from spark_merge.log.read import read_rows, read_schemas
 
 Log = FolderLog | MemoryLog

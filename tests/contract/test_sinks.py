@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import Folder, open_folder, s3
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from spark_merge.port.contract import Outcome, Rows, Sink
 from spark_merge.sinks.files.reader import read_rows, read_segments
 from spark_merge.sinks.folder.layout import table_folder

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 from sidecar.adapters.tidb.source import TidbSource, ensure_mark_table
-from sidecar.shared.model.chunk import WrittenChunk
-from sidecar.shared.model.keyset import Key, quoted_table
-from sidecar.shared.model.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, MarkKind, TableName, TableSchema
-from sidecar.shared.log import storage
-from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.ports import Source
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.replay.tables import RecordedTables
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.keyset import Key, quoted_table
+from sidecar.shared.model.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, MarkKind, TableName, TableSchema
 from sidecar.shared.sql.text import quoted
 from tests.support.eventually import PATIENCE_S
 from tests.support.read_tasks import reading_settings, tasks_here

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from spark_merge.sinks.sqlite import reading
 from tests.integration.test_opensearch_rows import KINDS
 from tests.support.read_back import reading_of

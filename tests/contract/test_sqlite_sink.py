@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Accepted, Head
 from spark_merge.port.readable import newest
 from spark_merge.sinks.registry import misfits, open_sink

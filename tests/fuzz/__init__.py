@@ -11,6 +11,6 @@
     __main__                               `make fuzz`
 
 Every message is made of (target, seed, batch) and nothing else, so a fault's batch made again shows it again. A fault is: accepted with
-another value than the slow reader's or where that refuses, an error that is none of sidecar/shared/errors.py, no end within BATCH_S, a process
+another value than the slow reader's or where that refuses, an error that is none of shared/errors.py, no end within BATCH_S, a process
 that dies. To refuse what the slow reader takes is none: it is counted.
 """

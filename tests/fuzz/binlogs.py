@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sidecar.shared.codecs.binlog import BinlogCodec
 from sidecar.shared.codecs.kv import encode_ddl, encode_resolved
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message, TableSchema
 from sidecar.shared.errors import MessageUnreadable, TicdcDumpError
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message, TableSchema
 from sidecar.shared.rowcodec.binlog_event import HEAD_BYTES, KIND_AT, MAYBE_REPEATED, pairs
 from sidecar.shared.rowcodec.binlog_fold import folded
 from sidecar.shared.rowcodec.binlog_row import DecodedBinlogRows, decode_logged

@@ -1,4 +1,4 @@
-"""DDL jobs of raw key-values: damaged JSON of `job_meta`, read by sidecar/shared/rowcodec/ddl_job.py; and what its TableInfos make of a table."""
+"""DDL jobs of raw key-values: damaged JSON of `job_meta`, read by shared/rowcodec/ddl_job.py; and what its TableInfos make of a table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.ddl_job import ddl_job
 from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of
 from sidecar.shared.rowcodec.kv_table import kv_table

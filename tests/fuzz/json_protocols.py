@@ -13,10 +13,10 @@ import cramjam
 from sidecar.shared.codecs.compression import SNAPPY_RATIO_MAX, Compression
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.codecs.registry import codec_for
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Envelope, Lane, Message, TableName
-from sidecar.shared.errors import TicdcDumpError
-from spark_merge.codecs.decode.rows import decode
 from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Envelope, Lane, Message, TableName
+from spark_merge.codecs.decode.rows import decode
 from tests.fuzz import slow_canal_json, slow_open_protocol
 from tests.fuzz.damage import damaged_bytes, damaged_json
 from tests.fuzz.seeds import Seeds, seeds

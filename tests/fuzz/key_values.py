@@ -10,12 +10,12 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved, encode_row
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message
+from sidecar.shared.columns import kv
 from sidecar.shared.errors import MessageUnreadable, TicdcDumpError
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message
 from sidecar.shared.rowcodec.key_values import KvEntry
 from sidecar.shared.rowcodec.kv_row import FORMAT_2, decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
-from sidecar.shared.columns import kv
 from spark_merge.codecs.decode.kv_rows import parted
 from spark_merge.codecs.images import RowUnusable
 from tests.fuzz import slow_kv

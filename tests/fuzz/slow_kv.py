@@ -1,4 +1,4 @@
-"""The messages of a feed of raw key-values, slowly: the twin of sidecar/shared/codecs/kv.py and of how codecs/decode/kv_rows.py parts images.
+"""The messages of a feed of raw key-values, slowly: the twin of shared/codecs/kv.py and of how codecs/decode/kv_rows.py parts images.
 
 A row's own slow reader is the product's: sidecar/shared/rowcodec/kv_row.py.
 """

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.columns.zone import Ambiguous
+from sidecar.shared.model.nouns import Column, TableSchema
 from tests.fuzz.verdict import Refused
 
 Texts = tuple[str | None, ...]

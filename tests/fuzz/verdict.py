@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sidecar.shared.model.nouns import Ddl, Envelope, Rank, Resolved
 from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import Ddl, Envelope, Rank, Resolved
 
 T = TypeVar("T")
 

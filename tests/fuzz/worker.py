@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, TableSchema
 from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from tests.fuzz.slow_values import Row, Texts, changes, rows_of
 from tests.fuzz.verdict import Refused, differ, fault, ours, slow

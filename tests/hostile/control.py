@@ -16,8 +16,8 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
-from sidecar.shared.config import ControlSection, Tls
 from sidecar.control.answers import REQUEST_BYTES_MAX
+from sidecar.shared.config import ControlSection, Tls
 from sidecar.shared.process.listening import check_listening, read_token
 from tests.hostile import predicates
 from tests.hostile.attempts import Area, Attempt, refuses, serves

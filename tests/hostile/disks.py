@@ -15,13 +15,13 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.spill import FileSpill
 from sidecar.shared.log.storage import local, log_folder, open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
 from tests.hostile.attempts import Attempt, Fault, Outcome, refuses
 
 PASSES = (

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport
@@ -26,6 +25,7 @@ from sidecar.shared.log.layout import manifest_name, retained_name
 from sidecar.shared.log.manifest import Manifest, to_json
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
 from spark_merge.log.follow import check_follows, check_has
 from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.port.contract import Accepted

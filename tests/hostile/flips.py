@@ -10,12 +10,12 @@ from random import Random
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from spark_merge.log.read import read_rows
 from spark_merge.merge.task import open_chunk
 from spark_merge.port.contract import DueChunk

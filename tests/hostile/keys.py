@@ -14,10 +14,10 @@ from sidecar.adapters.etcd.client import Entry, EtcdClient
 from sidecar.adapters.etcd.history import EtcdHistory, read_history
 from sidecar.adapters.etcd.owner import EtcdOwner, owner
 from sidecar.adapters.etcd.progress import EtcdProgress, load_progress
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.shared.config import EtcdSection
 from sidecar.shared.model.messages import NOT_RECORDED
 from sidecar.shared.model.nouns import OperationId
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
 from tests.hostile.attempts import Attempt, Fault, Outcome, refuses

@@ -2,7 +2,7 @@
 everything that others may see: logs, answers of commands, `check`, metrics, keys of etcd, objects of an S3, arguments and environments of
 processes, what their ports answer to a stranger, and files that others may read.
 
-An S3 secret in a URI is in the environment of the worker, by design (sidecar/shared/log/storage/folder.py): there it is not looked for. What is
+An S3 secret in a URI is in the environment of the worker, by design (shared/log/storage/folder.py): there it is not looked for. What is
 sent to the worker's ports is garbage of several protocols: nobody here speaks Java.
 """
 
@@ -24,11 +24,11 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from sidecar.adapters.etcd.client import ROOT
+from sidecar.replay.recording import Recording
 from sidecar.shared.config import SourceSection
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, SPARK_READY, report_from_json
 from sidecar.shared.log.storage import open_folder
-from sidecar.replay.recording import Recording
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome
 from tests.hostile.push_process import ID, put_changefeed
 from tests.rig.sidecar_process import BIN, SidecarProcess

@@ -16,11 +16,11 @@ from time import monotonic
 
 import grpc
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.push.credits import SENDERS_MAX
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import HELLO_BYTES_MAX, HELLO_S
+from sidecar.shared.config import PushSection
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome, outcome_of, refuses
 from tests.unit.feeds.pushing import BROKEN, CHANGEFEED, KEY, NO_HELLO, ORDERS, Polling, RawSender, sent

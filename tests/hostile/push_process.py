@@ -21,10 +21,10 @@ from urllib.request import urlopen
 
 import grpc
 
-from sidecar.shared.config import SourceSection
-from sidecar.shared.model.nouns import MARK_TABLE
 from sidecar.feeds.push.credits import SENDERS_MAX
 from sidecar.replay.recording import Recording
+from sidecar.shared.config import SourceSection
+from sidecar.shared.model.nouns import MARK_TABLE
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome
 from tests.rig import changefeed
 from tests.rig.sidecar_process import BIN, SidecarProcess

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from sidecar.adapters.etcd.client import EtcdClient, check_name
-from sidecar.shared.config import Config, read_config
 from sidecar.feeds.kafka.client import Cluster
+from sidecar.run.app import Sidecar
+from sidecar.run.metrics import MetricsServer, MetricsTally
+from sidecar.shared.config import Config, read_config
 from sidecar.shared.log.disjoint import check_disjoint
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.process.listening import interceptors
 from sidecar.shared.process.secret_files import unprotected
-from sidecar.run.app import Sidecar
-from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from spark_merge.sinks.registry import open_sinks
 from tests.hostile.attempts import Attempt, Fault, Outcome, refuses, serves

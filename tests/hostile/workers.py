@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.log.delivery_report import DELIVERED_NAME
 from sidecar.shared.log.identity import claim_log
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.sinks.folder.layout import IDENTITY, LOG, FolderIdentity
 from tests.hostile.attempts import Attempt, Fault, Outcome
 from tests.hostile.settings import PROGRAM, SETTINGS, with_setting

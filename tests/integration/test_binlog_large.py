@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Seq
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Seq
 from sidecar.shared.rowcodec.binlog_fold import folded
 from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of
 from sidecar.shared.rowcodec.kv_table import kv_table

@@ -15,21 +15,21 @@ import pytest
 from sidecar.adapters.etcd.binlog import TIDB_SERVERS, EtcdNodes
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.binlog.nodes import DRAINERS, OFFLINE, ONLINE, PAUSED, PUMPS, Node
-from sidecar.shared.config import BinlogSection, Config, EtcdSection, read_config
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName, physical_ms, ts_at, utc
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.binlog import checks as binlog
 from sidecar.feeds.binlog import make as binlog_make
 from sidecar.feeds.binlog.feed import DDL_LANE
 from sidecar.feeds.binlog.joining import PUMPS_LANE
 from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.registry import MAKES
-from sidecar.shared.log.manifest import Manifest
 from sidecar.preflight import changefeed as preflight_changefeed
-from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckOptions, CheckResult, CheckStatus, Result, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.run import leaving
 from sidecar.run.changefeed_watch import read_changefeed
+from sidecar.shared.config import BinlogSection, Config, EtcdSection, read_config
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName, physical_ms, ts_at, utc
+from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckOptions, CheckResult, CheckStatus, Result, carried_out, ok
 from sidecar.shared.ticdc.scope import LiveScope
 from tests.support.made_pumps import CLUSTER_ID, MadePd, MadePump, MemoryNodes
 from tests.support.services.etcd import Etcd

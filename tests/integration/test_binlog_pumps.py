@@ -13,10 +13,10 @@ import pytest
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.binlog.nodes import DRAINERS, OFFLINE
-from sidecar.shared.config import EtcdSection, Tls
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
+from sidecar.shared.config import EtcdSection, Tls
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.process.background import Background
 from sidecar.shared.tikv.pd import PdClient
 from tests.support.binlog_reader import Log, Reader

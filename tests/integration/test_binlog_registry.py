@@ -13,12 +13,12 @@ import pytest
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.adapters.etcd.client import Delete, EtcdClient, Put
 from sidecar.binlog.nodes import DRAINERS, OFFLINE, ONLINE, PAUSED, PUMPS, Node
-from sidecar.shared.config import EtcdSection
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import CoordinationError, CoordinationLost, MessageUnreadable
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.drainer import leave
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
+from sidecar.shared.config import EtcdSection
+from sidecar.shared.errors import CoordinationError, CoordinationLost, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.tikv.pd import PdClient
 from tests.support.binlog_reader import Log, Reader
 from tests.support.made_pumps import MadePd, MadePump, World, fake, recorded_pumps

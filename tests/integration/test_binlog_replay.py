@@ -11,11 +11,11 @@ from itertools import groupby
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.core.sequence import Sequence
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.replay.feed import Play
 from sidecar.replay.recording import Recording
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import CommitTs
 from tests.lanes import LANE
 from tests.support.binlog_recordings import COMPACT, WHOLE, frames
 from tests.support.drainer_files import Written, written

@@ -25,10 +25,10 @@ import pytest
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.binlog.nodes import DRAINERS
-from sidecar.shared.config import EtcdSection, SourceSection
-from sidecar.shared.model.nouns import MARK_TABLE
-from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.verify import verify
+from sidecar.shared.config import EtcdSection, SourceSection
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_binlog_pumps import Drainer
 from tests.integration.test_live import complete_at

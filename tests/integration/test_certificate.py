@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import Column, Seq
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, Seq
 from spark_merge.delivery import loop as loops
 from tests.contract.test_sources import declared
 from tests.support.certified import SINK, CertifiedDump, checker

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
-from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.kit.written import count_rows
+from spark_merge.sinks.registry import open_sink
 from tests.support.clickhouse_place import rows_of, uri_of
 from tests.support.deliveries import Row, Segments, change, write
 from tests.support.services.clickhouse import ClickHouse

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.clickhouse.fit import _SERVERS_OWN
 from spark_merge.sinks.registry import holds_rows, misfits, open_sink
 from spark_merge.testing.story import TABLES, Story

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column
 from spark_merge.sinks.clickhouse import server as requests
 from spark_merge.sinks.clickhouse.reading import ClickHouseRows
 from spark_merge.sinks.kit.keyed import KeyedPart

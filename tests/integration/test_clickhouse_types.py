@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.registry import open_sink

@@ -27,18 +27,18 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.cli import dump_commands
-from sidecar.shared.config import ControlSection, EtcdSection, Tls
 from sidecar.control.answers import EXIT_NOT_FOUND, EXIT_USAGE, CallFailed
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.client import ADDRESS_DEFAULT, Access, ControlClient, find_address, owner_in_etcd
 from sidecar.control.security import CALLS_MAX, HEALTH_PREFIX, HEALTH_WATCHERS_MAX, SERVICE_NAME, serve
 from sidecar.control.service import ControlService
 from sidecar.control.wire import STATE_NAMES
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.shared.config import ControlSection, EtcdSection, Tls
+from sidecar.shared.errors import ConfigError, with_hint
 from sidecar.shared.model.messages import Asker
 from sidecar.shared.model.nouns import OperationId, TableName
 from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import ConfigError, with_hint
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.shared.process.listening import read_token
 from sidecar.shared.ticdc.changefeed_info import BINLOG
 from tests.support.commands_page import commands

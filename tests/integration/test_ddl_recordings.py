@@ -13,11 +13,11 @@ from functools import cache
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Seq, TableName
-from sidecar.shared.model.progress import DumpState, progress_from_json
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge import table_replay
 from sidecar.replay.judge.rows import Key, Row, equal_rows
+from sidecar.shared.model.nouns import MARK_TABLE, Seq, TableName
+from sidecar.shared.model.progress import DumpState, progress_from_json
 from tests.lanes import LANE
 from tests.support.kv_ddl import ddl_recording, feed_changes
 from tests.support.replaying import Run, Stage, live, stage

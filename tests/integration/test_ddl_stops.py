@@ -12,14 +12,14 @@ from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.shared.model.messages import Request
-from sidecar.shared.model.nouns import Change, Message, Seq
-from sidecar.shared.errors import RefusedRequest, UnsupportedDdl
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
+from sidecar.shared.errors import RefusedRequest, UnsupportedDdl
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.messages import Request
+from sidecar.shared.model.nouns import Change, Message, Seq
 from tests.support.recordings import recording
 
 

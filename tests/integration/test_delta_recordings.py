@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
+from sidecar.replay.judge.rows import Key, Row, equal_rows
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import Folder
-from sidecar.replay.judge.rows import Key, Row, equal_rows
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
 from spark_merge.sinks.delta.columns import Mode
 from tests.lanes import LANE
 from tests.support.delta_place import delta_table, folder_of, rows_of

@@ -16,10 +16,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from moto.server import ThreadedMotoServer
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import open_folder, s3
+from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.sink import DeltaSink
 from spark_merge.sinks.delta.table import Table, transaction_only

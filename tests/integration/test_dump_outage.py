@@ -16,9 +16,9 @@ import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, ensure_mark_table
-from sidecar.shared.model.chunk import ClosedWindow, WrittenChunk
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
+from sidecar.shared.model.chunk import ClosedWindow, WrittenChunk
 from sidecar.shared.model.messages import Brackets, SegmentBuilt, SendMark, SourceFailed, StartDump
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.shared.model.progress import DumpState

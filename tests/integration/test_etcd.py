@@ -27,14 +27,14 @@ from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY, pd_cluster_id
 from sidecar.adapters.etcd.keeper import KeeperProcess
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_log
 from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
-from sidecar.shared.config import EtcdSection, Tls
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
 from sidecar.core.dump_start import KEYS_BYTES_MAX
+from sidecar.run.resumes import Resumes
+from sidecar.shared.config import EtcdSection, Tls
+from sidecar.shared.errors import ConfigError, CoordinationError, CoordinationLost, FeedUnsuitable, OwnershipLost, StorageFull
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
-from sidecar.shared.errors import ConfigError, CoordinationError, CoordinationLost, FeedUnsuitable, OwnershipLost, StorageFull
-from sidecar.run.resumes import Resumes
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.recordings import recorded_cluster

@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, Message, TableName, TableSchema
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import FILTERED
 from sidecar.replay.feed import Play
@@ -28,6 +27,7 @@ from sidecar.replay.judge.rows import Key, Row, rows_by_key
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, Message, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter

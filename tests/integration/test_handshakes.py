@@ -17,9 +17,9 @@ from typing import Literal
 import grpc
 import pytest
 
+from sidecar.feeds.push.puller import PushPuller
 from sidecar.shared.config import ControlSection, PushSection, Tls
 from sidecar.shared.errors import ConfigError
-from sidecar.feeds.push.puller import PushPuller
 from tests.support.services.tls import Authority, Signed
 from tests.unit.control.serving import Owner, Serving
 from tests.unit.feeds.pushing import Polling, RawSender

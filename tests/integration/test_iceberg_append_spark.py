@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, Seq, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, Seq, TableSchema
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing import histories

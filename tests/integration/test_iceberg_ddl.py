@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column
 from spark_merge.sinks.kit.position import PositionKeeper
 from tests.support.lake import NAMESPACE, catalog_of
 from tests.support.lake_target import Target, columns

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema
 from spark_merge.sinks.iceberg.merge import Below
 from tests.support.deliveries import ORDERS, Segments, change, chunk, deliver, write_chunk
 from tests.support.lake_target import ID, Schemas, Target

@@ -14,11 +14,11 @@ from pyiceberg.expressions import BooleanExpression, EqualTo, IsNull, Reference
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
-from spark_merge.sinks.kit import held
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.iceberg import partitions, writer
 from spark_merge.sinks.iceberg.partition_rules import partitions_of
+from spark_merge.sinks.kit import held
 from spark_merge.sinks.registry import misfits, open_sink
 from tests.support.deliveries import ORDERS, Segments, change, deliver, opened
 from tests.support.lake import NAMESPACE, catalog_of, rows_at, uri_of

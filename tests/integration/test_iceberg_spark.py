@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableSchema
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableSchema
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Sink, Task

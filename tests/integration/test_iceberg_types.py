@@ -17,9 +17,9 @@ import pytest
 from pyiceberg.expressions import BooleanExpression, EqualTo
 from sqlalchemy.exc import OperationalError
 
-from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.iceberg.types import iceberg_type
 from spark_merge.sinks.registry import open_sink

@@ -17,10 +17,10 @@ import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
-from sidecar.shared.config import read_config
 from sidecar.preflight.preflight import preflight
-from sidecar.shared.process.checks import CheckOptions, CheckStatus
 from sidecar.run.changefeed_watch import read_changefeed
+from sidecar.shared.config import read_config
+from sidecar.shared.process.checks import CheckOptions, CheckStatus
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recorded_cluster
 from tests.support.services.etcd import Etcd, certificates, cluster

@@ -16,13 +16,13 @@ import pytest
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.shared.codecs.open_protocol import OpenProtocol
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.replay import NoSource
+from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from tests.rig import open_protocol
 from tests.support.eventually import PATIENCE_S

@@ -17,14 +17,14 @@ from confluent_kafka import Producer
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.shared.model.nouns import Change, Lane, Seq
-from sidecar.shared.errors import FeedUnsuitable
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Feed
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Change, Lane, Seq
 from tests.support.eventually import PATIENCE_S
 from tests.support.kafka_feeds import (
     QUEUE_BYTES_MAX,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import stamina
 
-from sidecar.shared.errors import FeedLost
 from sidecar.feeds.kafka.reading import POLL_MESSAGES_MAX
+from sidecar.shared.errors import FeedLost
 from tests.support.kafka_feeds import Hurried, Open, feeds, lane, new_topic, numbered, poll_for_ever, read
 from tests.support.services.kafka import KafkaBroker
 

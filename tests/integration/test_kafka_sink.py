@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.delivery.batches import Delivery
 from spark_merge.sinks.kafka import sink
 from spark_merge.sinks.kafka.output import LIVE

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import TableName
 from spark_merge.port.contract import Outcome
 from spark_merge.sinks.kafka import holder as holders
 from spark_merge.sinks.kafka import sink

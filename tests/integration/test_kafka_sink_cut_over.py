@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Message, Resolved, physical_ms
-from sidecar.shared.log.storage import open_folder
 from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Message, Resolved, physical_ms
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here

@@ -17,11 +17,11 @@ from random import Random
 import pytest
 
 from sidecar.adapters.memory.log import MemoryLog
-from sidecar.shared.model.nouns import Change, CommitTs, TableName
-from sidecar.shared.model.progress import leading
 from sidecar.shared.log.layout import logged_dumps
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, TableName
+from sidecar.shared.model.progress import leading
 from sidecar.shared.partition.ids import is_partitioned
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.delivery.batches import Delivery, JobSettings

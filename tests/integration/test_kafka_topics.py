@@ -13,17 +13,17 @@ import pytest
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.shared.codecs.open_protocol import OpenProtocol
-from sidecar.shared.config import KafkaSection
-from sidecar.shared.model.nouns import Column, Lane, Message, Seq, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable, SourceLost
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.make import feed_of
 from sidecar.feeds.kafka.reading import KafkaSettings
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.replay import NoSource
+from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.config import KafkaSection
+from sidecar.shared.errors import FeedUnsuitable, SourceLost
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Column, Lane, Message, Seq, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher
 from tests.rig import open_protocol
 from tests.support.eventually import PATIENCE_S

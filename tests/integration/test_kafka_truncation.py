@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from sidecar.shared.model.nouns import Lane, ReadEnd
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.client import Cluster, Replication
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Lane, ReadEnd
 from tests.support.kafka_feeds import Open, feeds, lane, new_topic, numbered, poll_for_ever, poll_until, read
 from tests.support.services.kafka import STRANGER, KafkaBroker
 

@@ -15,14 +15,14 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from sidecar.replay.judge.rows import equal_rows, rows_by_key
+from sidecar.shared.columns.kv import decode_rows
 from sidecar.shared.model.canonical import equal_text
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
-from sidecar.replay.judge.rows import equal_rows, rows_by_key
 from sidecar.shared.rowcodec.kv_row import cells_of, decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
 from sidecar.shared.schema.ddl import DdlEvent, Effect
 from sidecar.shared.schema.version import TableVersion
-from sidecar.shared.columns.kv import decode_rows
 from tests.support.kv_ddl import DdlRecording, Raw, Row, ddl_recording, feed_versions, kv_versions
 from tests.support.kv_state import State
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Message, TableName, TableSchema
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Message, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from tests.integration.test_kv_recordings import DELETES_OF_NOTHING, UPDATES_SPLIT, equal
 from tests.lanes import LANE

@@ -17,14 +17,14 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.canonical import equal_text
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.replay.judge.rows import equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
+from sidecar.shared.columns import kv
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
-from sidecar.shared.columns import kv
 from tests.support.kv_recordings import Entry, Place, Row, Versions, feed_versions, kv_recording, merged
 
 FEEDS = ("open-protocol", "canal-json")

@@ -13,18 +13,18 @@ import pytest
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.shared.codecs.kv import KvCodec
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.kv.feed import KvFeed
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.tikv.puller import TikvPuller
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Puller
 from sidecar.replay.kv import KvRecording
 from sidecar.replay.replay import NoSource
+from sidecar.shared.codecs.kv import KvCodec
+from sidecar.shared.config import PushSection
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import FeedFilter
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from tests.integration.test_push_feed import CHANGEFEED, Taking, playing

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from sidecar.shared.model.nouns import Column, Kind, Seq, TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, Kind, Seq, TableName
 from spark_merge.ddl.eras import WAY_OUT
 from spark_merge.port.readable import Readable, newest
 from spark_merge.sinks.delta import reading as delta_reading

@@ -17,10 +17,10 @@ import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient, Put, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
-from sidecar.shared.config import EtcdSection, read_config
-from sidecar.shared.errors import FeedLost, RefusedRequest
 from sidecar.feeds.tikv.gc import service_id
 from sidecar.run import leaving
+from sidecar.shared.config import EtcdSection, read_config
+from sidecar.shared.errors import FeedLost, RefusedRequest
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
 from tests.rig.changefeed import info, info_key

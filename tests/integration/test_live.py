@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import is_manifest, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, TableName
 from tests.lanes import LANE
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess

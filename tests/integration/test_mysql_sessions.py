@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.reads.read import ChunkReader
 from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.shared.errors import SourceChanged
 from sidecar.shared.model.messages import Brackets, ReadChunk
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
-from sidecar.shared.errors import SourceChanged
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.key_ranges import KeySpan
@@ -19,6 +18,7 @@ from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.mysql.setup import ISOLATION, VARIABLES, same, settings
 from sidecar.shared.process.kept_secrets import keep
+from sidecar.shared.reads.read import ChunkReader
 from spark_merge.port.readable import RowsRead
 from spark_merge.sinks.kit.keyed import keyed_reading
 from spark_merge.sinks.mysql.reading import SqlRows, read_key

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Batch
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.sink import OpenSearchSink

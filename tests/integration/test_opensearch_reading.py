@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column
 from spark_merge.sinks.opensearch import reading
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from tests.integration.test_opensearch_rows import KINDS

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.opensearch import bulk, client
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits

@@ -28,15 +28,15 @@ from typer.testing import CliRunner
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.cli.check import EXIT_FAILED, register
-from sidecar.shared.codecs.open_protocol import encode_resolved
-from sidecar.shared.config import read_config
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Seq
-from sidecar.shared.log.manifest import Manifest, to_json
-from sidecar.shared.log.storage import open_folder
 from sidecar.preflight.preflight import checks, preflight
-from sidecar.shared.process.checks import CheckOptions, CheckResult, CheckStatus, Result, carried_out
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.run.metrics import MetricsServer, MetricsTally
+from sidecar.shared.codecs.open_protocol import encode_resolved
+from sidecar.shared.config import read_config
+from sidecar.shared.log.manifest import Manifest, to_json
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Seq
+from sidecar.shared.process.checks import CheckOptions, CheckResult, CheckStatus, Result, carried_out
 from spark_merge.sinks.registry import open_sink
 from tests.rig import changefeed
 from tests.rig.rig import Rig

@@ -16,11 +16,11 @@ from threading import Event
 import grpc
 import pytest
 
+from sidecar.pump import app as pump_app
+from sidecar.pump.record import Binlog, binlog_of
 from sidecar.shared.config import Tls
 from sidecar.shared.errors import ConfigError, CoordinationLost
 from sidecar.shared.process.background import Background
-from sidecar.pump import app as pump_app
-from sidecar.pump.record import Binlog, binlog_of
 from sidecar.shared.tikv.pd import PdClient
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.pump_rig import Client, MadeDrainer, PumpProcess, PumpRig, http, made_cluster

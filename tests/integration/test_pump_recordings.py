@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.pump.lost import LostStatus, LostWrite
 from sidecar.pump.record import PREWRITE, binlog_of
+from sidecar.shared.model.nouns import CommitTs
 from tests.lanes import LANE
 from tests.support.binlog_recordings import WHOLE
 from tests.support.eventually import eventually

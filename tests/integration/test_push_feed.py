@@ -19,10 +19,10 @@ import grpc
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.config import PushSection, Tls
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost
 from sidecar.feeds.push.puller import PushPuller
+from sidecar.shared.config import PushSection, Tls
+from sidecar.shared.errors import FeedLost
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, rows_of
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.lanes import LANE

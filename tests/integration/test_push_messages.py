@@ -20,11 +20,7 @@ from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.feeds.push.messages import MessageFeed
-from sidecar.shared.log.spill import MemorySpill
-from sidecar.shared.log.storage import open_folder
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Feed
 from sidecar.replay.feed import Play, RecordingFeed
@@ -32,6 +28,10 @@ from sidecar.replay.history import HistorySchemas
 from sidecar.replay.played import PlayedFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
+from sidecar.shared.config import PushSection
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.lanes import LANE
 from tests.support.from_start import check_from_start

@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.config import SourceSection
-from sidecar.shared.model.nouns import MARK_TABLE
-from sidecar.shared.log.storage import open_folder
-from sidecar.shared.process.scratch import sweep
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
+from sidecar.shared.config import SourceSection
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE
+from sidecar.shared.process.scratch import sweep
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_kv_stream import Line, middle
 from tests.integration.test_push_feed import SCRIPT, send_recording

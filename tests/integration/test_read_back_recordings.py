@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName
-from sidecar.shared.errors import SinkError
 from sidecar.replay.judge.rows import Key, Row, equal_rows
+from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import MARK_TABLE, TableName
 from spark_merge.ddl.eras import WAY_OUT
 from spark_merge.port.readable import Readable, newest
 from spark_merge.sinks.registry import open_sink

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Seq
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, Seq
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.registry import open_sink

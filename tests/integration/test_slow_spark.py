@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, TableName
 from tests.rig.load import busy_loops
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import (
     Column,
     ColumnDefinition,
@@ -17,7 +18,6 @@ from sidecar.shared.model.nouns import (
     TableName,
     TableSchema,
 )
-from sidecar.shared.errors import SinkError
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.mysql.create import Made, make_tables
 from tests.lanes import LANE

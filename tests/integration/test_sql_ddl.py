@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema, ts_at
 from sidecar.shared.errors import OwnershipLost, SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema, ts_at
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.port.contract import Head
+from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Decided, Intent, MemoryDdlPosition
 from spark_merge.sinks.mysql.ddl_picture import pictures
 from spark_merge.sinks.mysql.position import Tasks, Underway
 from spark_merge.sinks.mysql.sink import NotedDdls
-from spark_merge.sinks.kit.position import PositionKeeper
 from tests.lanes import LANE
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.mariadb import MariaDb

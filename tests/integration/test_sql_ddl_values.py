@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema, ts_at
 from sidecar.shared.errors import SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema, ts_at
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.rowcodec.kv_layout import layout_of

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.mysql import errors, setup
 from sidecar.shared.mysql.errors import Warned, failure
 from sidecar.shared.mysql.roles import Role
@@ -23,6 +23,7 @@ from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.process.background import Background
 from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.contract import Accepted, Owner
+from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.mysql import pool, server
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of
@@ -32,7 +33,6 @@ from spark_merge.sinks.mysql.statements import Puts, SqlTexts
 from spark_merge.sinks.mysql.tables import target_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, SqlWorker
-from spark_merge.sinks.kit.position import OutputState
 from spark_merge.testing.histories import SEGMENTS, RandomHistory, change_of, rows_of_change, write_log
 from spark_merge.testing.story import Story
 from tests.support.eventually import PATIENCE_S

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from spark_merge.sinks.mysql import fit
 from spark_merge.sinks.mysql.sink import MYSQL
 from spark_merge.sinks.registry import holds_rows, misfits, open_sink

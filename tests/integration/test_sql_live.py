@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.replay.judge.rows import rows_by_key
+from sidecar.shared.model.nouns import TableName
 from tests.lanes import LANE
 from tests.rig.binlog import MySqlAddress
 from tests.rig.disasters import DEADLINE_S, Disasters, await_finished, await_progress, pass_through, peak_bytes, start_dump

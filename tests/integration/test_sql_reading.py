@@ -9,9 +9,9 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from sidecar.shared.errors import SinkError
 from sidecar.shared.model.keyset import quoted_table
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
-from sidecar.shared.errors import SinkError
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.resultset.packets import BLOCK_BYTES
 from sidecar.shared.sql.text import quoted

@@ -17,6 +17,14 @@ import typer
 from typer.testing import CliRunner
 
 from sidecar.cli.dump_commands import register
+from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.log.identity import known_id
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import (
@@ -34,14 +42,6 @@ from sidecar.shared.model.nouns import (
     TableSchema,
 )
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.shared.errors import SinkError, UnsupportedDdl
-from sidecar.shared.log.identity import known_id
-from sidecar.shared.log.layout import chunk_name
-from sidecar.shared.log.manifest import DdlRecord, Manifest
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
-from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.delivery.sink_record import SinkId
 from spark_merge.sinks.mysql.sink import NotedDdls, SqlSink

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
 from spark_merge.sinks.storage.schema_file import SchemaFile, schema_file
 from tests.lanes import LANE
 from tests.recordings.make_storage import ARCHIVE

@@ -13,10 +13,10 @@ from typing import Any
 import grpc
 import pytest
 
-from sidecar.shared.config import ControlSection, Tls
 from sidecar.control.subscribe import Spool
-from sidecar.shared.model.nouns import Seq
+from sidecar.shared.config import ControlSection, Tls
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.spool.reader import SpoolReader

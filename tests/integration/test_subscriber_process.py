@@ -13,8 +13,8 @@ from typing import Self
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.spool import frames, keeping
 from spark_merge.sinks.spool.keeping import Bounds, read_kept, read_segment
 from spark_merge.sinks.spool.reader import SpoolReader

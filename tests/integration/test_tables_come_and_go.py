@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from spark_merge.sinks.delta.columns import Mode
 from spark_merge.sinks.registry import open_sink
 from tests.support import clickhouse_place, delta_place, opensearch_place, sql_place

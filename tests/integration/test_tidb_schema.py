@@ -12,8 +12,8 @@ import pytest
 
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.model.nouns import CommitTs, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, RefusedRequest, SourceError, UnfitKeys
+from sidecar.shared.model.nouns import CommitTs, TableDefinition, TableName, TableSchema
 from sidecar.shared.rowcodec.table_info import table_schema
 from sidecar.shared.sql.text import quoted_text
 from tests.support.recordings import recording

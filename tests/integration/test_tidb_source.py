@@ -24,21 +24,21 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sidecar.adapters.tidb.ranges import slow_reads
-from sidecar.shared.reads.read import chunk_select
-from sidecar.shared.reads.tables import read_facts, read_key
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import MARK_TABLE_DDL, TidbSource, ensure_mark_table
-from sidecar.shared.config import SourceSection
 from sidecar.control.predicate import predicate
+from sidecar.shared.config import SourceSection
+from sidecar.shared.errors import ConfigError, StorageFull
+from sidecar.shared.log.absent import parted
 from sidecar.shared.model.chunk import WrittenChunk
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.shared.model.nouns import MARK_TABLE, MarkKind, TableName
-from sidecar.shared.errors import ConfigError, StorageFull
-from sidecar.shared.log.absent import parted
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.read import chunk_select
+from sidecar.shared.reads.tables import read_facts, read_key
 from sidecar.shared.resultset.packets import read_up_to
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.shared.ticdc.event_filter import Through, dump_scope

@@ -15,19 +15,19 @@ from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.tidb.source import TidbSource, own_readers
-from sidecar.shared.reads.tikv_reads import TikvReads
-from sidecar.shared.codecs.kv import KvCodec
-from sidecar.shared.model.messages import Brackets, ReadWith, StartDump
-from sidecar.shared.model.nouns import MARK_TABLE
-from sidecar.shared.model.progress import DumpState
 from sidecar.feeds.kv.feed import KvFeed
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.tikv.puller import TikvPuller
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.judge.verify import VerifyVerdict, replay
 from sidecar.replay.kv import snapshot_at_start
 from sidecar.replay.recording import Recording
+from sidecar.shared.codecs.kv import KvCodec
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.messages import Brackets, ReadWith, StartDump
+from sidecar.shared.model.nouns import MARK_TABLE
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.reads.tikv_reads import TikvReads
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.ticdc.changefeed import FeedFilter
 from sidecar.shared.ticdc.ddl_rules import DdlRules

@@ -21,12 +21,12 @@ from typing import Any
 import grpc
 import pytest
 
-from sidecar.shared.config import Tls
-from sidecar.shared.model.nouns import CommitTs, physical_ms
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.tikv import gc as tikv_gc
 from sidecar.feeds.tikv import lock_watch as tikv_lock_watch
 from sidecar.feeds.tikv.puller import TikvPuller
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs, physical_ms
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled
 from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, PUT
 from sidecar.shared.tikv.pd import PdClient

@@ -21,17 +21,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.adapters.tidb.source import CLOSE_WAIT_S, OwnReaders, TidbSource, own_readers
-from sidecar.shared.reads.tikv_reads import TikvReads
+from sidecar.feeds.kv.checks import reads
+from sidecar.replay.judge.rows import equal_rows, rows_by_key
 from sidecar.shared.config import Config, SourceSection, Tls
+from sidecar.shared.errors import SourceError
+from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.chunk import WrittenChunk
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, ReadWith, SourceEvent, SourceFailed
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
-from sidecar.shared.errors import SourceError
-from sidecar.feeds.kv.checks import reads
-from sidecar.shared.log.storage import open_folder
 from sidecar.shared.process.checks import CheckStatus
-from sidecar.replay.judge.rows import equal_rows, rows_by_key
+from sidecar.shared.reads.tikv_reads import TikvReads
 from sidecar.shared.rowcodec.key_values import rows_of
 from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
 from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, PREWRITE

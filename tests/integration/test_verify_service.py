@@ -19,11 +19,13 @@ from sidecar.cli import verify_command
 from sidecar.cli.dump_commands import register
 from sidecar.control.exact import exact_id
 from sidecar.control.verification_messages import answer_of
-from sidecar.shared.model.messages import StartDump
-from sidecar.shared.model.nouns import OperationId
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.run import repairing
+from sidecar.run.awaited_dumps import AwaitedDumps
+from sidecar.run.continuous import ContinuousVerification, ServedSlices
+from sidecar.run.repairing import KeyDump, start_key_dump
+from sidecar.run.term_verifications import TermVerifications
+from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log import storage
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.storage import open_folder
@@ -37,11 +39,9 @@ from sidecar.shared.log.verification import (
     report_name,
 )
 from sidecar.shared.log.verification_files import read_request, read_waiting, remove_files, request_ids, write_report
-from sidecar.run import repairing
-from sidecar.run.awaited_dumps import AwaitedDumps
-from sidecar.run.continuous import ContinuousVerification, ServedSlices
-from sidecar.run.repairing import KeyDump, start_key_dump
-from sidecar.run.term_verifications import TermVerifications
+from sidecar.shared.model.messages import StartDump
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.model.progress import DumpState
 from sidecar.shared.ticdc.hidden_changes import Explanation
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner, Serving
 from ticdc_dump.v1 import control_pb2 as pb

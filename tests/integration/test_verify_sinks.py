@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from sidecar.shared.log.verification import CheckState, RequestedTable, RowDifference, Slice
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.log.verification import CheckState, RequestedTable, RowDifference, Slice
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import chosen
 from spark_merge.verify.table_check import TableCheck

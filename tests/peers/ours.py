@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.shared.config import DumpSection
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
+from sidecar.shared.config import DumpSection
 from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredSegment
 from tests.peers.arrivals import Arrivals, Numbers, Writes, missing_ids
 from tests.peers.big import NAME, TABLE

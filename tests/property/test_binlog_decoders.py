@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.rowcodec.binlog_event import event_value, settled_value
 from sidecar.shared.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
 from spark_merge.codecs.decode.binlog import decode_events

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from sidecar.shared.columns.kv import decode_rows
+from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.canonical import equal_text
 from sidecar.shared.model.nouns import Kind
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.rowcodec.kv_json import json_text
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
-from sidecar.shared.columns.kv import decode_rows
 from tests.lanes import examples
 from tests.support.kv_encoder import json_bytes
 from tests.support.kv_values import EncodedRow, Table, encoded_rows, json_values, tables

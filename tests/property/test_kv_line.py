@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sidecar.adapters.memory.puller import MemoryPuller
-from sidecar.shared.model.nouns import CommitTs, TableName
-from sidecar.shared.errors import UnsupportedDdl
 from sidecar.replay.kv_rows import row_key
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KvEntry, rows_of
 from sidecar.shared.schema.ddl import Action, DdlJob
 from tests.lanes import examples

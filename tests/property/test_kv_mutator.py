@@ -8,9 +8,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from sidecar.shared.columns.kv import decode_rows
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.rowcodec.kv_row import decode_row
-from sidecar.shared.columns.kv import decode_rows
 from tests.support.kv_recordings import Entry, kv_recording
 
 SEEDS = 8

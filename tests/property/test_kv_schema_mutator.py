@@ -1,6 +1,6 @@
 """A seeded mutator over what tells a feed its schemas: jobs, TableInfos, keys, and the order of it all.
 
-Nothing loops and nothing but the errors of sidecar/shared/errors.py comes out; what is refused has changed nothing. What no reader can see: a
+Nothing loops and nothing but the errors of shared/errors.py comes out; what is refused has changed nothing. What no reader can see: a
 well-formed job that says something else, or one that was never there (the next TableInfo of its table takes its place).
 """
 
@@ -18,8 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.columns.kv import decode_rows
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.ddl_job import ddl_job
 from sidecar.shared.rowcodec.kv_error import Broken
 from sidecar.shared.rowcodec.kv_key import record_key
@@ -27,7 +28,6 @@ from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from sidecar.shared.schema.ddl import ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor
 from sidecar.shared.schema.history import SchemaHistory
-from sidecar.shared.columns.kv import decode_rows
 from tests.property.test_kv_mutator import mutant
 from tests.support.kv_ddl import DdlRecording, Raw, ddl_recording, describe, job_metas, job_rows, snapshot
 

@@ -17,14 +17,14 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sidecar.shared.reads.tikv_reads import TikvRows
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.reads.tikv_reads import TikvRows
 from sidecar.shared.rowcodec.kv_json import json_text
 from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.tikv.scan import ScannedRows
 from spark_merge.codecs.decode.kv_rows import read
-from sidecar.shared.columns.zone import ServerZone
 from tests.lanes import examples
 from tests.property.test_kv_decoders import same
 from tests.support.kv_encoder import (

@@ -22,11 +22,11 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sidecar.replay.judge.rows import Key, Row
+from sidecar.replay.recording import Recording
 from sidecar.shared.codecs.open_protocol import encode_resolved
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, physical_ms, ts_at
 from sidecar.shared.partition.ids import partition_ids
-from sidecar.replay.judge.rows import Key, Row
-from sidecar.replay.recording import Recording
 from spark_merge.codecs.encode.messages import RowMessage
 from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT

@@ -18,10 +18,10 @@ from urllib.parse import quote
 
 from stamina import instrumentation
 
-from sidecar.shared.model.nouns import CommitTs, OperationId, TableName
+from sidecar.replay.judge.rows import Key, Row, rows_by_key
 from sidecar.shared.log.dump_files import REPORTS
 from sidecar.shared.log.storage import open_folder
-from sidecar.replay.judge.rows import Key, Row, rows_by_key
+from sidecar.shared.model.nouns import CommitTs, OperationId, TableName
 from tests.rig.rig import CONSOLE_TOKEN, Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tables import SCHEMA

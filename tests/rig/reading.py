@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from sidecar.replay.tables import logged
 from sidecar.shared.codecs.registry import codec_for
 from sidecar.shared.model.nouns import MARK_TABLE, Change, Envelope, Lane, Message, TableName, TableSchema
-from sidecar.replay.tables import logged
 from spark_merge.codecs.decode.rows import decode
 
 POLL_S = 5.0

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pymysql
 from pymysql.converters import encoders
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
-from sidecar.shared.log.storage import Folder
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.replay.judge.verify import VerifyVerdict, verify
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from spark_merge.sinks.files.reader import read_segments
 from tests.rig.binlog import MySqlAddress
 from tests.rig.columns import read_tables

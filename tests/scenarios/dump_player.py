@@ -24,10 +24,11 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
 from sidecar.core.marks import DUMP_ID_LENGTH, mark_uuid
+from sidecar.shared.errors import RefusedRequest, TicdcDumpError
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.messages import (
     Brackets,
     ChunkMisfit,
@@ -53,7 +54,6 @@ from sidecar.shared.model.messages import (
 from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.shared.model.progress import Progress, Span, TableProgress, progress_from_json
 from sidecar.shared.model.schema_step import SchemaFate, TableStep
-from sidecar.shared.errors import RefusedRequest, TicdcDumpError
 
 CHANGEFEED = "cf"
 ROW_BYTES = 10

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.rowcodec.kv_layout import layout_of
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
@@ -41,11 +41,11 @@ from spark_merge.sinks.iceberg import ddl as iceberg
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import IcebergSettings
+from spark_merge.sinks.kit.table_ddl import checked_effects
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.sqlite import tables as sqlite
-from spark_merge.sinks.kit.table_ddl import checked_effects
 from tests.support.kv_encoder import NOT_NULL, info
 from tests.support.kv_encoder import column as kv_column
 from tests.support.sql_target import AsInTheLog

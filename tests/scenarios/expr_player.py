@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 
 from sidecar.control.predicate import predicate
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, RefusedRequest
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.ticdc.event_filter import ValueExpr
 from sidecar.shared.ticdc.expression import FilterExpression, NotAnExpression
 from sidecar.shared.ticdc.value_expr import Columns, check_form, compiled_test

@@ -23,14 +23,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.columns.kv import decode_rows
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, Successor
 from sidecar.shared.schema.history import SchemaHistory
 from sidecar.shared.schema.version import SchemaSnapshot, TableVersion
-from sidecar.shared.columns.kv import decode_rows
 from tests.support.kv_encoder import NOT_NULL, Plain, Stored, column, info, memcomparable_int, row_1, row_2, row_key
 
 _TABLE_ID = 104

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sidecar.shared.model.nouns import Message
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.lanes import TableTopics, Topic, lane_of
 from sidecar.feeds.kafka.rounds import Question, RoundAnswer, Rounds
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Message
 
 
 class RoundsPlayer:

@@ -9,9 +9,9 @@ Segments come out as `(after_ts, upto_ts] rows | ddls | positions`; repeats and 
 
 from __future__ import annotations
 
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Segment
 from sidecar.core.sequence import Sequence
 from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Segment
 from tests.support import changes
 
 LARGE_BYTES = 1 << 20

@@ -18,9 +18,9 @@ from random import Random
 
 import pymysql
 
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs import canal_json
 from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Lane, MarkKind, Message, ReadEnd, TableName, TableSchema
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from tests.support.mark_table import MarkTable, Row
 
 CHANGEFEED = "sim"

@@ -6,9 +6,9 @@ import json
 from random import Random
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.shared.log.absent import parted
 from sidecar.shared.model.chunk import ChunkFile
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Seq, TableName
-from sidecar.shared.log.absent import parted
 from spark_merge.delivery.complete import received
 from spark_merge.merge.rule import Image, OutputRow, merged
 from tests.simulation.cluster import Cluster

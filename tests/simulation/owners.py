@@ -21,10 +21,6 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.errors import LogTaken, OwnershipLost
 from sidecar.shared.log import storage
 from sidecar.shared.log.dumps_file import TABLES_MIN
@@ -32,6 +28,10 @@ from sidecar.shared.log.layout import chunk_name, data_name, files_of, logged_sc
 from sidecar.shared.log.manifest import Manifest, from_json
 from sidecar.shared.log.segment_log import FolderLog, listed
 from sidecar.shared.log.storage import Folder, dispatch, open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 
 TABLE = TableName("shop", "orders")
 LAYOUTS = 3

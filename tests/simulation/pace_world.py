@@ -14,8 +14,15 @@ from random import Random
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.shared.model.chunk import ChunkFile
 from sidecar.core.dump_start import DumpLimits
+from sidecar.core.sequence import NO_TS, SPARE_TS
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.chunk import ChunkFile
 from sidecar.shared.model.messages import Brackets, ChunkRead, Command, MarkSent, Pace, ReadChunk, Request, SendMark, SourceEvent, StartDump
 from sidecar.shared.model.nouns import (
     MARK_TABLE,
@@ -36,14 +43,7 @@ from sidecar.shared.model.nouns import (
     ts_at,
 )
 from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.core.sequence import NO_TS, SPARE_TS
-from sidecar.shared.errors import RefusedRequest
-from sidecar.shared.log.layout import chunk_name
-from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.model.sink_delivery import BATCHES_KEPT, BatchDone, ReportTimes, SinkDelivery
-from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 
 LANE = Lane("a")
 TABLES = tuple(TableName("s", f"t{number}") for number in range(8))

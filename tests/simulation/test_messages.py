@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message, Rank, Resolved
 from sidecar.core.sequence import Sequence
-from sidecar.shared.errors import LogTaken
 from sidecar.feeds.push.messages import LANE, MessageFeed
 from sidecar.feeds.push.server import PushStream
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import LogTaken
 from sidecar.shared.log.inbox import Inbox
 from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message, Rank, Resolved
 from tests.lanes import LANE as RUN
 from ticdc_dump.v1 import feed_pb2 as pb
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import TableName
 from sidecar.pace.flight import FIRST_ROWS, LEAST_ROWS_S
 from sidecar.pace.live import LIVE_BATCHES_MIN, LIVE_OVER_S
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import TableName
 from tests.simulation.pace_world import PaceWorld, Price, Sink
 
 OVERSHOOT = 1.6

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, ONLINE, PAUSED, Node
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Rank, Resolved
 from sidecar.core.sequence import Sequence
 from sidecar.feeds.binlog.joining import PUMPS_LANE, Joining, lane_of, look
 from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Rank, Resolved
 from tests.lanes import LANE
 
 FROM_TS = 1_000

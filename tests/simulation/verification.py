@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from sidecar.adapters.memory.log import MemoryLog
-from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.core.sequence import NO_TS
+from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
 from spark_merge.delivery.complete import received
 from tests.simulation.output import Output, rows_of
 

@@ -21,9 +21,16 @@ from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.adapters.tidb.source import MarkRow
-from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.model.chunk import ChunkFile
 from sidecar.core.dump_start import UNLIMITED, DumpLimits, DumpRoom
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
+from sidecar.ports import OperationHistory
+from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.errors import MarkRowTaken, RefusedRequest
+from sidecar.shared.log import dumps_file
+from sidecar.shared.log.absent import with_absent
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.chunk import ChunkFile
 from sidecar.shared.model.messages import (
     Brackets,
     ChunkLost,
@@ -44,14 +51,7 @@ from sidecar.shared.model.messages import (
 )
 from sidecar.shared.model.nouns import OperationId, TableName, TableSchema
 from sidecar.shared.model.progress import OVER, DumpState, Progress
-from sidecar.shared.errors import MarkRowTaken, RefusedRequest
-from sidecar.shared.log import dumps_file
-from sidecar.shared.log.absent import with_absent
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.mysql.session import MysqlSession
-from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
-from sidecar.ports import OperationHistory
-from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
 from tests.simulation.output import Output
 from tests.simulation.verification import Verification

@@ -18,8 +18,8 @@ from typing import Any
 from stamina import instrumentation
 
 import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
-from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.verify import VerifyVerdict
+from sidecar.shared.log.storage import open_folder
 from tests.integration.test_live import DEADLINE_S, LEASE_S, complete_at
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess

@@ -21,10 +21,10 @@ from time import monotonic, sleep
 import pytest
 
 from sidecar.cli.main import EXIT_ERROR
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.log.identity import known_id, name_of
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import list_names, open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.port.contract import Outcome
 from spark_merge.sinks.files.reader import read_segments

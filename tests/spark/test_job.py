@@ -14,10 +14,10 @@ from time import monotonic, sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import LogBroken, SinkError, SparkLost
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.process.background import Background
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.cut import BatchLimits, cut

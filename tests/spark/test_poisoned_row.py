@@ -15,17 +15,17 @@ from time import monotonic, sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
+from sidecar.replay.replay import Replay
+from sidecar.replay.report import ReplaySettings
+from sidecar.run.gauge import _error_of
+from sidecar.run.merge_process import Death, MergeProcess
 from sidecar.shared.log import layout
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.delivery_report import DeliveryReport
 from sidecar.shared.log.identity import known_id, name_of
 from sidecar.shared.log.skips import Skip, skip_row
 from sidecar.shared.log.storage import Folder, open_folder
-from sidecar.replay.replay import Replay
-from sidecar.replay.report import ReplaySettings
-from sidecar.run.gauge import _error_of
-from sidecar.run.merge_process import Death, MergeProcess
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink

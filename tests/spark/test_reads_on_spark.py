@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
+from sidecar.shared.log.storage import Folder, list_names, open_folder
 from sidecar.shared.model.chunk import ChunkFile
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName
-from sidecar.shared.log.storage import Folder, list_names, open_folder
 from spark_merge.log.read import new_manifests
 from spark_merge.sinks.files.reader import read_output
 from tests.lanes import LANE

@@ -10,11 +10,11 @@ import grpc
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.shared.model.nouns import TableName
-from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.verify import replay
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.spool.reader import SpoolReader
 from tests.support.recordings import recording

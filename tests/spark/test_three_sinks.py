@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.shared.model.nouns import TableName
-from sidecar.shared.log.storage import open_folder
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
 from tests.support.kafka_feeds import new_topic

@@ -12,13 +12,13 @@ from time import monotonic
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import LogBroken, OwnershipLost
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import from_json, to_json
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log

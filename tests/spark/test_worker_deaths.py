@@ -15,11 +15,11 @@ from time import monotonic, sleep
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
+from sidecar.run.merge_process import Death, MergeProcess
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.delivery_report import DeliveryReport
 from sidecar.shared.log.storage import Folder, open_folder
-from sidecar.run.merge_process import Death, MergeProcess
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log, written
 from spark_merge.testing.places import accepted

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message, Rank, Resolved
 from sidecar.core.sequence import Sequence
 from sidecar.feeds.binlog.joining import PUMPS_LANE
 from sidecar.feeds.binlog.streams import PumpStreams
 from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Message, Rank, Resolved
 from tests.support.eventually import PATIENCE_S
 from ticdc_dump.binlog import binlog_pb2
 

@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.binlog.feed import BinlogFeed, Pumps
 from sidecar.feeds.binlog.jobs import BinlogJobs
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
 from sidecar.replay.binlog import BinlogRecording, RecordedPumps
 from sidecar.replay.feed import Play
+from sidecar.shared.model.nouns import CommitTs
 from tests.support.made_pumps import MadePd, MemoryNodes, World, recorded_pumps
 
 STEPS = 40

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.shared.config import SourceSection
 from sidecar.shared.model.nouns import MARK_TABLE
-from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from tests.support.binlog_tables import ROWID, Row, Table, schema_folder
 from tests.support.binlog_tidb import BinlogTidb, Fate, Place, Written
 from tests.support.services.fake_tidb import FakeTidb, Refused, Rows

@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Message, Resolved, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable
-from sidecar.shared.log.manifest import DdlRecord
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Message, Resolved, TableName, TableSchema
 from sidecar.shared.schema.version import TableVersion
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.messages import Encoder, RowMessage

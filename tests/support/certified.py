@@ -21,16 +21,6 @@ import pyarrow as pa
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.chunk import WrittenChunk
-from sidecar.shared.model.nouns import Seq, physical_ms
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.log.identity import claim_log, name_of
-from sidecar.shared.log.owned import OwnedLog
-from sidecar.shared.log.rows_file import write_chunk
-from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.spill import MemorySpill
-from sidecar.shared.log.storage import open_folder
-from sidecar.shared.model.sink_delivery import ReportTimes, SinkDelivery
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
@@ -40,6 +30,16 @@ from sidecar.run.certifying import TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports
 from sidecar.run.log_event import LogEvent
 from sidecar.run.samples import Samples
+from sidecar.shared.log.identity import claim_log, name_of
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.rows_file import write_chunk
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.nouns import Seq, physical_ms
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.model.sink_delivery import ReportTimes, SinkDelivery
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.delivery.loop import SinkLoop

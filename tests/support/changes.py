@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Rank, Resolved, Segment
 from sidecar.core.sequence import Sequence
 from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Rank, Resolved, Segment
 
 
 def put(ts: int, key: str, *, lane: str = "a", position: int = 0, table: str = "t", value: str = "v", rank: Rank = Rank.PUT) -> Change:

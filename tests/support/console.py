@@ -19,7 +19,6 @@ from urllib.parse import urlencode
 
 from msgspec import structs
 
-from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, EtcdSection, LogSection, SourceSection
 from sidecar.console.access import ConsoleAccess
 from sidecar.console.listening import ConsoleServer
 from sidecar.console.views import ConsoleParts, ConsoleViews
@@ -27,9 +26,10 @@ from sidecar.console.web import ConsoleWeb
 from sidecar.control.asker import asker_of
 from sidecar.control.served import Served
 from sidecar.control.service import ControlService
+from sidecar.report.chunks import DumpedChunk
+from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, EtcdSection, LogSection, SourceSection
 from sidecar.shared.log.certificate_parts import SampleLine
 from sidecar.shared.log.storage import open_folder
-from sidecar.report.chunks import DumpedChunk
 from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import Owner
 

@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 from sidecar.control.status import LaneStatus, SidecarStatus
-from sidecar.shared.model.messages import Asker, Brackets, Pace
-from sidecar.shared.model.nouns import CommitTs, Lane, OperationId, Seq, TableName, ts_at
-from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.pace.controller import SinkState
+from sidecar.ports import SlowReads, TableEstimate
+from sidecar.report.chunks import DumpedChunk
 from sidecar.shared.log import storage
 from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
@@ -32,10 +32,10 @@ from sidecar.shared.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
-from sidecar.pace.controller import SinkState
+from sidecar.shared.model.messages import Asker, Brackets, Pace
+from sidecar.shared.model.nouns import CommitTs, Lane, OperationId, Seq, TableName, ts_at
+from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
 from sidecar.shared.model.sink_delivery import SinkTables
-from sidecar.ports import SlowReads, TableEstimate
-from sidecar.report.chunks import DumpedChunk
 from tests.support.console import ServedConsole, Shown, console_of
 from tests.unit.control.serving import Filter, Owner, Schemas, schema
 

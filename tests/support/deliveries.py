@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import SegmentDump
 from sidecar.shared.log import storage
 from sidecar.shared.log.absent import with_absent
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import SegmentDump
 from spark_merge.codecs.encode.block import schema_of
 from spark_merge.merge.task import open_chunk
 from spark_merge.port.contract import (

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.delta.columns import Layout, Mode, layout_of
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.table import Table, columns_of

@@ -1,4 +1,4 @@
-"""Tables whose values are the ends of every type, for readers that skip files by statistics. Canonical text (sidecar/shared/model/nouns.py::Kind).
+"""Tables whose values are the ends of every type, for readers that skip files by statistics. Canonical text (shared/model/nouns.py::Kind).
 
 `WIDE` has a column for each type; row `at` has each column's extreme number `at`. The other tables have a key of one type and a value.
 """

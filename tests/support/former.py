@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.chunk import ChunkFile
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.absent import parted
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import ChunkFile
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.merge.rule import Image, OutputRow, merged

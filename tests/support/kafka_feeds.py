@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import Protocol
 
-from sidecar.shared.model.nouns import Lane, Message
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.ports import Clock, Feed
+from sidecar.shared.model.nouns import Lane, Message
 from tests.support.eventually import PATIENCE_S
 
 QUEUE_BYTES_MAX = 16 << 20

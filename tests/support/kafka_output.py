@@ -14,10 +14,10 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sidecar.shared.codecs.registry import codec_for
-from sidecar.shared.model.nouns import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from sidecar.replay.judge.rows import Key, Row
 from sidecar.replay.tables import logged
+from sidecar.shared.codecs.registry import codec_for
+from sidecar.shared.model.nouns import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER
 from spark_merge.testing.places import Shown

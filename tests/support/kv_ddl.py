@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Message, TableName, TableSchema
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Message, TableName, TableSchema
 from sidecar.shared.rowcodec.ddl_job import ddl_job
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID
 from sidecar.shared.rowcodec.kv_key import record_key

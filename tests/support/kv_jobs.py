@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KvEntry
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.rowcodec.kv_table import kv_table

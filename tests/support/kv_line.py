@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.shared.codecs.kv import KvCodec
-from sidecar.shared.model.messages import Command, Request, SourceEvent
-from sidecar.shared.model.nouns import Change, CommitTs, Rank, Seq, TableName, TableSchema
-from sidecar.shared.errors import RefusedRequest
 from sidecar.feeds.kv.feed import KvFeed
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
-from sidecar.shared.log.manifest import DdlRecord, Manifest
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Puller
+from sidecar.shared.codecs.kv import KvCodec
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.messages import Command, Request, SourceEvent
+from sidecar.shared.model.nouns import Change, CommitTs, Rank, Seq, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.ticdc.changefeed import FeedFilter
 from sidecar.shared.ticdc.ddl_rules import DdlRules

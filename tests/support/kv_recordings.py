@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Message, TableName
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Message, TableName
 from sidecar.shared.rowcodec.kv_key import record_key
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from spark_merge.codecs.decode.rows import decode

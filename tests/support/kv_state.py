@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs
 from sidecar.replay.judge.rows import rows_by_key
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs
 from sidecar.shared.rowcodec.kv_cast import cast_text
 from sidecar.shared.rowcodec.kv_row import cells_of, decode_row
 from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable

@@ -6,8 +6,8 @@ import pickle
 from dataclasses import replace
 from functools import partial
 
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from spark_merge.port.readable import Readable, Reading, newest
 from spark_merge.sinks.registry import open_sink
 from tests.support.recorded_target import Judge, RecordedLog

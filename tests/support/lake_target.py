@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from spark_merge.port.contract import Batch, Outcome, Sink
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, SCHEMA, Image, Segments, change, opened

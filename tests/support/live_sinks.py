@@ -19,9 +19,9 @@ from typing import cast
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from sidecar.shared.model.nouns import TableName, TableSchema
-from sidecar.shared.errors import SinkError
 from sidecar.replay.judge.rows import Key, Row
+from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.sinks.delta.columns import Mode
 from tests.rig.disasters import Nowhere, Target
 from tests.rig.truth import LiveTruth, differences

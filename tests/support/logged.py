@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.adapters.memory.log import MemoryLog
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
 
 
 def copied(log: MemoryLog, folder: Folder) -> list[Manifest]:

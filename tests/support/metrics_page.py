@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.nouns import TableName
 from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
 from sidecar.run.metrics import MetricsTally, _StatusCollector
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 HEAD = """# Metrics

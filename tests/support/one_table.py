@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.delta.columns import Mode
 from spark_merge.sinks.registry import open_sink

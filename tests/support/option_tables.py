@@ -16,9 +16,9 @@ from spark_merge.sinks.files import uri as files
 from spark_merge.sinks.http import uri as http
 from spark_merge.sinks.iceberg import uri as iceberg
 from spark_merge.sinks.kafka import uri as kafka
+from spark_merge.sinks.kit.options import CommonOptions, Declarations, Option, options_in
 from spark_merge.sinks.mysql import uri as mysql
 from spark_merge.sinks.opensearch import uri as opensearch
-from spark_merge.sinks.kit.options import CommonOptions, Declarations, Option, options_in
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.sqlite import sink as sqlite
 from spark_merge.sinks.storage import options as storage

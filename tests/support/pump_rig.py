@@ -17,10 +17,10 @@ from typing import Any
 
 import grpc
 
-from sidecar.shared.process.background import Background
 from sidecar.pump.app import Pump
 from sidecar.pump.config import PumpSection
 from sidecar.pump.lost import Tikv
+from sidecar.shared.process.background import Background
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.etcd import Etcd
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster

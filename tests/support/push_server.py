@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from sidecar.shared.config import PushSection, Tls
 from sidecar.feeds.push.messages import LANE, MessageFeed
+from sidecar.shared.config import PushSection, Tls
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.services.tls import Authority

@@ -15,8 +15,8 @@ from threading import Thread
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.port.readable import newest
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import Row, Segments, change, chunk, deliver, write_chunk

@@ -17,14 +17,14 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import progress_from_json
+from sidecar.replay.judge.rows import Key, Row, equal_rows
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import is_manifest, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
-from sidecar.replay.judge.rows import Key, Row, equal_rows
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import progress_from_json
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.registry import open_sink

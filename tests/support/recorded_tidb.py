@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sidecar.shared.config import SourceSection
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.replay.recording import Recording
+from sidecar.shared.config import SourceSection
 from tests.support.services.fake_tidb import FakeTidb
 from tests.unit.adapters.test_tidb_infos import StatusPort
 

@@ -15,8 +15,6 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import Change, Column, ColumnDefinition, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.absent import with_absent
 from sidecar.shared.log.layout import chunk_name
@@ -24,6 +22,8 @@ from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import Change, Column, ColumnDefinition, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS, DEFINITION

@@ -18,16 +18,7 @@ import pyarrow as pa
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.model.chunk import ChunkFile, WrittenChunk
 from sidecar.core.dump_start import DumpLimits, Ground
-from sidecar.shared.model.messages import Brackets, Request, StartDump
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import RefusedRequest
-from sidecar.shared.log.absent import parted
-from sidecar.shared.log.manifest import Manifest
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
@@ -39,6 +30,15 @@ from sidecar.replay.recording import Recording
 from sidecar.replay.replay import NoSource
 from sidecar.replay.source import RecordedSource, RecordedWindows, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables, logged
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.absent import parted
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.chunk import ChunkFile, WrittenChunk
+from sidecar.shared.model.messages import Brackets, Request, StartDump
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.merge.rule import Image, OutputRow, merged
 from tests.support.recordings import recording

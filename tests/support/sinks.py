@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.memory.target import target

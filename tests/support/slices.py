@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.run.cycle import TableInSink
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.log.verification import RequestedTable, Slice, VerifyRequest
-from sidecar.run.cycle import TableInSink
+from sidecar.shared.model.nouns import OperationId, TableName
 
 numbers = itertools.count()
 

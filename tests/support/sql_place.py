@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import pymysql
 
-from sidecar.shared.reads.read import canonical
 from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.key_ranges import rows_select
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.read import canonical
 from sidecar.shared.resultset.packets import read_packets
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.mysql.flavour import flavour_of
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.setup import set_up

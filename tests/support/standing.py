@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from sidecar.run.merge_process import Death, MergeProcess
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.delivery_report import DeliveryReport
 from sidecar.shared.log.storage import open_folder
-from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.kafka import client
 from spark_merge.testing.histories import SEGMENTS, expected, random_history, written
 from spark_merge.testing.places import Place

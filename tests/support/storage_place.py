@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS, SEGMENT_TS
 from spark_merge.testing.places import Place, Shown

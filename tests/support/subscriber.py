@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.log.storage import Folder
-from spark_merge.sinks.kit.chain import NumberedFiles
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.sinks.folder.layout import SEGMENTS
+from spark_merge.sinks.kit.chain import NumberedFiles
 from spark_merge.sinks.spool.keeping import read_kept
 from spark_merge.sinks.spool.reader import SpoolReader
 from ticdc_dump.v1 import delivery_pb2 as pb

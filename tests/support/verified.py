@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sidecar.shared.model.keyset import Key
-from sidecar.shared.model.nouns import Change, Column, CommitTs, Seq, TableSchema
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.nouns import Change, Column, CommitTs, Seq, TableSchema
 from sidecar.shared.mysql.key_ranges import KeySpan
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.rule import Image

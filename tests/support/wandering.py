@@ -13,13 +13,13 @@ from random import Random
 
 import pyarrow as pa
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 
 TABLE = TableName("wandering", "t")
 SCHEMA = TableSchema(TABLE, (Column("id", "int"), Column("u", "int"), Column("c", "text"), Column("v", "int")), ("id",))

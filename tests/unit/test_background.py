@@ -16,10 +16,6 @@ import pytest
 from sidecar.adapters.etcd.client import EtcdClient, Transaction
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.tidb.source import MarkRow, TidbSource
-from sidecar.shared.config import PushSection, SourceSection, TikvSection
-from sidecar.shared.model.messages import SendMark
-from sidecar.shared.model.nouns import CommitTs, MarkKind
-from sidecar.shared.errors import SourceLost
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import PushStream
 from sidecar.feeds.tikv import lock_watch
@@ -28,15 +24,19 @@ from sidecar.feeds.tikv.puller import TikvPuller
 from sidecar.feeds.tikv.queue import EventQueue
 from sidecar.feeds.tikv.router import RegionRouter
 from sidecar.feeds.tikv.stream import StoreStream
+from sidecar.run import changefeed_watch
+from sidecar.run.merge_process import MergeProcess
+from sidecar.run.metrics import MetricsServer, MetricsTally
+from sidecar.shared.config import PushSection, SourceSection, TikvSection
+from sidecar.shared.errors import SourceLost
 from sidecar.shared.log import deliveries as log_deliveries
 from sidecar.shared.log import storage
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.messages import SendMark
+from sidecar.shared.model.nouns import CommitTs, MarkKind
 from sidecar.shared.process.background import Background, still_running
 from sidecar.shared.rowcodec.key_values import KeyRange
-from sidecar.run import changefeed_watch
-from sidecar.run.merge_process import MergeProcess
-from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.shared.tikv.pd import Store
 from tests.support.eventually import PATIENCE_S
 from tests.unit.feeds.pushing import Polling, RawSender

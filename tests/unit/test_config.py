@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.shared.config import Config, SparkSection, placed, read_config, read_secret
-from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.messages import ReadWith
 from spark_merge.delivery.places import WORKER_ROWS
 
 LEAST = """

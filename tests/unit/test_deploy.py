@@ -29,17 +29,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import sidecar
 from sidecar.adapters.tidb import source as tidb
-from sidecar.shared.config import Config, read_config
 from sidecar.control.security import STOP_GRACE_S
 from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Seq, TableName
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.pace.controller import SinkState
-from sidecar.shared.process.listening import check_listening
 from sidecar.run import merge_process
 from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
 from sidecar.run.metrics import MetricsServer, MetricsTally
+from sidecar.shared.config import Config, read_config
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.process.listening import check_listening
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
 from sidecar.shared.ticdc.suitability import problems

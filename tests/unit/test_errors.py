@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared import errors
 from sidecar.control.answers import CallFailed
+from sidecar.shared import errors
 from sidecar.shared.errors import TicdcDumpError, parted, with_hint
 
 ROOT = Path(__file__).parents[2]

@@ -19,10 +19,10 @@ from sidecar.control.answers import EXIT_UNREACHABLE, EXIT_USAGE
 from sidecar.control.service import WATCHERS_MAX
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
 from sidecar.core.dumps import RUNNING_MAX, WAITING_MAX
+from sidecar.history.entry import COMMANDS_KEPT_MAX, HISTORY_MAX, HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.shared.model.messages import READERS_MAX, Asker
 from sidecar.shared.model.nouns import CommitTs, OperationId, TableName
 from sidecar.shared.model.progress import Span, TableProgress
-from sidecar.history.entry import COMMANDS_KEPT_MAX, HISTORY_MAX, HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
 from sidecar.shared.ticdc.suitability import problems, problems_of_key_values

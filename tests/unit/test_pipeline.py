@@ -16,8 +16,16 @@ from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
-from sidecar.shared.model.chunk import ChunkFile
 from sidecar.core.dump_start import DumpLimits
+from sidecar.history.entry import HistoryEntry
+from sidecar.pace.controller import NARROW_ROWS
+from sidecar.pace.outage import AGAIN_AFTER_S, Outage
+from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_dumps
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, OperationHistory, Schemas
+from sidecar.shared.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
+from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.chunk import ChunkFile
 from sidecar.shared.model.messages import (
     Brackets,
     ChunkRead,
@@ -55,15 +63,7 @@ from sidecar.shared.model.nouns import (
 )
 from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
 from sidecar.shared.model.schema_step import Beside
-from sidecar.shared.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
-from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.shared.log.spill import MemorySpill
-from sidecar.pace.controller import NARROW_ROWS
-from sidecar.pace.outage import AGAIN_AFTER_S, Outage
 from sidecar.shared.model.sink_delivery import BatchDone, SinkDelivery
-from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_dumps
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, OperationHistory, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")

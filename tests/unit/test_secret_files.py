@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.run.log_events import open_secrets
 from sidecar.shared.config import ChangefeedSection, Config, ControlSection, EtcdSection, LogSection, PushSection, SourceSection, Tls
 from sidecar.shared.process.checks import CheckStatus
 from sidecar.shared.process.secret_files import check, unprotected
-from sidecar.run.log_events import open_secrets
 
 
 def config(**sections: object) -> Config:

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from sidecar.adapters.etcd.client import Entry, EtcdClient, check_name
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.resumes import Life
 

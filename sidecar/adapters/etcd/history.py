@@ -18,10 +18,10 @@ from threading import Lock
 
 from sidecar.adapters.etcd.client import Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
+from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
+from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.model.nouns import OPERATION_ID, OperationId
 from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import TicdcDumpError
-from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 
 HISTORY_OPERATIONS_MAX = 12
 """Of a transaction: the entries of a dump that ends and of one that starts, and removals; those that are left come with the next."""

@@ -83,7 +83,7 @@ def owner_console(client: EtcdClient, root: str) -> str:
 
 
 def owner_log(client: EtcdClient, root: str) -> str:
-    """The id of the log that the owner writes (sidecar/shared/log/identity.py); empty: it has not recorded it, as versions before 0.5 do not."""
+    """The id of the log that the owner writes (shared/log/identity.py); empty: it has not recorded it, as versions before 0.5 do not."""
     entry = client.get(f"{root}/log")
     return entry.value.decode(errors="replace") if entry is not None else ""
 

@@ -32,9 +32,9 @@ import stamina
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory
 from sidecar.adapters.etcd.owner import EtcdOwner
-from sidecar.shared.model.progress import Progress, TableProgress, keys_bytes, progress_from_json, tables_to_json
-from sidecar.shared.errors import CoordinationError, CoordinationLost, NoProgress
 from sidecar.history.entry import HistoryEntry
+from sidecar.shared.errors import CoordinationError, CoordinationLost, NoProgress
+from sidecar.shared.model.progress import Progress, TableProgress, keys_bytes, progress_from_json, tables_to_json
 
 PART_TABLES = 8
 """A closed window touches a few tables: smaller parts are more keys, larger ones more bytes for each change."""

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from sidecar.shared.model.chunk import WrittenChunk
-from sidecar.shared.model.nouns import Change, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import Progress
 from sidecar.shared.log.dumps_file import DumpsFile
 from sidecar.shared.log.hashed import sha256_of
 from sidecar.shared.log.layout import (
@@ -38,6 +35,9 @@ from sidecar.shared.log.layout import (
 )
 from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest, counted, to_json
 from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.nouns import Change, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import Progress
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.model.progress import DumpState, Progress, progress_from_json
-from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 
 
 class MemoryHistory:

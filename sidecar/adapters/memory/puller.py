@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from threading import Condition
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
 
 POLL_BYTES_MAX = 1 << 20

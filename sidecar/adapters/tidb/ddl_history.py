@@ -17,16 +17,16 @@ from functools import partial
 
 import pymysql
 
-from sidecar.shared.reads.snapshot import as_of, present_ts
 from sidecar.shared.config import SourceSection
-from sidecar.shared.model.nouns import CommitTs, TableName, physical_ms, ts_at
 from sidecar.shared.errors import SourceError
+from sidecar.shared.model.nouns import CommitTs, TableName, physical_ms, ts_at
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.errors import NO_RIGHT, code_of
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.snapshot import as_of, present_ts
 from sidecar.shared.rowcodec.ddl_job import done_job, history_job
 from sidecar.shared.schema.ddl import Action, DdlJob, FinishedDdl
 from sidecar.shared.schema.system import is_system_schema

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.shared.schema.unfollowed import check_untouched
 
 Tables = Mapping[TableName, TableSchema]

@@ -33,17 +33,17 @@ from urllib.request import urlopen
 import pymysql
 import stamina
 
-from sidecar.shared.reads.tables import read_ids
-from sidecar.shared.reads.snapshot import as_of, present_ts
 from sidecar.shared.config import SourceSection
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import ConfigError, SourceError, SourceLost
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.mysql.account import CONNECT_TIMEOUT_S, Account
 from sidecar.shared.mysql.errors import code_of
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.retry import RETRY_WAIT_MAX_S, carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.snapshot import as_of, present_ts
+from sidecar.shared.reads.tables import read_ids
 from sidecar.shared.rowcodec.kv_layout import DDL_JOB_TABLE, KvSnapshot
 from sidecar.shared.schema.ddl import TableInfo
 from sidecar.shared.schema.system import is_system_schema

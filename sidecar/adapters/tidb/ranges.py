@@ -19,12 +19,11 @@ from contextlib import closing
 import msgspec
 import pymysql
 
-from sidecar.shared.reads.read import chunk_select
-from sidecar.shared.reads.tables import TableFacts, read_facts, read_key, read_schemas
+from sidecar.ports import SlowReads
 from sidecar.shared.config import SourceSection
+from sidecar.shared.errors import SourceError
 from sidecar.shared.model.keyset import ReadKey
 from sidecar.shared.model.nouns import TableName, TableSchema
-from sidecar.shared.errors import SourceError
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.errors import passes
 from sidecar.shared.mysql.flavour import Flavour
@@ -32,7 +31,8 @@ from sidecar.shared.mysql.key_ranges import end_key
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession, Row
-from sidecar.ports import SlowReads
+from sidecar.shared.reads.read import chunk_select
+from sidecar.shared.reads.tables import TableFacts, read_facts, read_key, read_schemas
 
 SCANNED_ROWS_MAX = 10_000
 """A table of no more is not checked: its whole scan is a chunk."""

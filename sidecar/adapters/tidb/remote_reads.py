@@ -27,6 +27,17 @@ import grpc
 import msgspec
 
 from sidecar.adapters.tidb.read_queue import Reads
+from sidecar.shared.errors import ConfigError, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.schemas_file import schemas_to_json
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.messages import READERS_MAX, ChunkLost, ChunkMisfit, ChunkRead, ReadChunk, SourceFailed
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.process.background import Background
+from sidecar.shared.process.listening import TokenInterceptor, server_options
+from sidecar.shared.process.tls import own_certificate
 from sidecar.shared.reads.reader import Report
 from sidecar.shared.reads.remote_wire import (
     MESSAGE_BYTES_MAX,
@@ -46,17 +57,6 @@ from sidecar.shared.reads.remote_wire import (
     message_of,
     to_bytes,
 )
-from sidecar.shared.model.messages import READERS_MAX, ChunkLost, ChunkMisfit, ChunkRead, ReadChunk, SourceFailed
-from sidecar.shared.model.nouns import TableName, TableSchema
-from sidecar.shared.errors import ConfigError, TicdcDumpError
-from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
-from sidecar.shared.log.layout import chunk_name
-from sidecar.shared.log.schemas_file import schemas_to_json
-from sidecar.shared.log.storage import Folder
-from sidecar.shared.process.background import Background
-from sidecar.shared.process.listening import TokenInterceptor, server_options
-from sidecar.shared.process.tls import own_certificate
 
 IDLE_S = 10.0
 """Without a command: then no task waits for one, and Spark's cores are free."""

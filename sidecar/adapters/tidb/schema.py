@@ -5,37 +5,37 @@ What a table is, and what its SELECTs are ordered by, sidecar/shared/reads/table
 
 from __future__ import annotations
 
-import re
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
 import pymysql
 
-from sidecar.shared.reads.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_way
-from sidecar.shared.reads.definition import COLUMNS_REPORTED, definition, read_partitions, read_tables
-from sidecar.shared.reads.indexes import grouped, handle_key, read_indexes
-from sidecar.shared.reads.tables import TableFacts, handle_read_key, read_facts, read_key, read_schemas, with_views
-from sidecar.shared.reads.snapshot import as_of, present_ts
+from sidecar.ports import Caller, TableEstimate
 from sidecar.shared.config import SourceSection
-from sidecar.shared.model.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, spelled_keys, unreadable
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable, RefusedRequest, SourceError, UnfitKeys
+from sidecar.shared.errors import RefusedRequest, SourceError, UnfitKeys
+from sidecar.shared.model.keyset import (
+    Key,
+    NotAKey,
+    ReadKey,
+    one_of,
+    quoted_table,
+    spelled_keys,
+)
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.mysql.account import Account
-from sidecar.shared.mysql.collation import by_bytes
 from sidecar.shared.mysql.errors import NO_RIGHT, NOT_THERE, code_of
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
-from sidecar.shared.mysql.session import MysqlSession, Row
-from sidecar.ports import Caller, TableEstimate
-from sidecar.shared.rowcodec.type_cast import KINDS
-from sidecar.shared.sql.text import Shows, labels, shown
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_way
+from sidecar.shared.reads.snapshot import as_of, present_ts
+from sidecar.shared.reads.tables import TableFacts, handle_read_key, read_facts, read_key, read_schemas, with_views
 
 _KEY_HINT = "give each key as the columns' values in the key's order, as TiDB shows them"
 T = TypeVar("T")
@@ -195,5 +195,3 @@ def _in_words(key: ReadKey, facts: TableFacts, flavour: Flavour) -> str:
         return key.columns[0].column.name
     names = ", ".join(part.column.name for part in key.columns)
     return f"clustered primary key ({names})" if facts.clustered and flavour is Flavour.TIDB else f"key ({names})"
-
-

@@ -26,10 +26,9 @@ from typing import Protocol
 import pymysql
 
 from sidecar.adapters.tidb.read_queue import Reads
-from sidecar.shared.reads.reader import ChunkReads, ReadsByWay, ReadSession, Report, TableReader, WriteChunk, carry_out
-from sidecar.shared.reads.sql_reads import SqlReads
-from sidecar.shared.config import SourceSection
 from sidecar.core.marks import is_previous
+from sidecar.shared.config import SourceSection
+from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.messages import (
     READERS_MAX,
     ChunkLost,
@@ -44,7 +43,6 @@ from sidecar.shared.model.messages import (
     SourceFailed,
 )
 from sidecar.shared.model.nouns import MARK_TABLE, MarkKind, TableName, TableSchema
-from sidecar.shared.errors import ConfigError
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.errors import NO_RELATION, code_of
 from sidecar.shared.mysql.flavour import Flavour
@@ -52,6 +50,8 @@ from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.process.background import Background
+from sidecar.shared.reads.reader import ChunkReads, ReadsByWay, ReadSession, Report, TableReader, WriteChunk, carry_out
+from sidecar.shared.reads.sql_reads import SqlReads
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 CLOSE_WAIT_S = 5.0

@@ -11,14 +11,14 @@ from typing import Any
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.job_metas import JobMetas
 from sidecar.binlog.nodes import OFFLINE, ONLINE, Node
-from sidecar.shared.config import Config, SourceSection
-from sidecar.shared.model.nouns import CommitTs, utc
-from sidecar.shared.errors import SourceError
 from sidecar.feeds.binlog.gaps import check_kept, metrics_of
 from sidecar.feeds.binlog.make import node_id, nodes_of, pd_of
 from sidecar.feeds.binlog.start import beginning
 from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.kv.checks import INFOS, INFOS_S, SETTINGS, settings, tables_of
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.errors import SourceError
+from sidecar.shared.model.nouns import CommitTs, utc
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.errors import NO_RIGHT, code_of
 from sidecar.shared.mysql.flavour import Flavour

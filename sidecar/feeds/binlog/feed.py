@@ -20,13 +20,13 @@ from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
-from sidecar.shared.codecs.kv import encode_ddl, encode_resolved, resolved_of
-from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
-from sidecar.shared.errors import FeedError, MessageUnreadable
 from sidecar.feeds.binlog.jobs import BinlogJobs, DdlBinlog
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
+from sidecar.shared.codecs.kv import encode_ddl, encode_resolved, resolved_of
+from sidecar.shared.errors import FeedError, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
 from ticdc_dump.binlog.binlog_pb2 import Binlog
 
 DDL_LANE = Lane("binlog/ddl")

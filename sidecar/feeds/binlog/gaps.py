@@ -16,8 +16,8 @@ from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from sidecar.binlog.nodes import Node
 from sidecar.shared.config import Tls
-from sidecar.shared.model.nouns import CommitTs, physical_ms, ts_at, utc
 from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, physical_ms, ts_at, utc
 
 _GC = "binlog_pump_storage_gc_ts"
 ANSWER_MAX_S = 5.0

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import SourceLost
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.ddl_job import ended_job
 from sidecar.shared.schema.ddl import DdlJob
 from sidecar.shared.sql.lexer import begins

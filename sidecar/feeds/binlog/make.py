@@ -8,9 +8,6 @@ from sidecar.adapters.etcd.binlog import EtcdNodes
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.job_metas import JobMetas
 from sidecar.binlog.nodes import DRAINERS
-from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.config import BinlogSection, Config, EtcdSection, TikvSection
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.binlog.feed import BinlogFeed
 from sidecar.feeds.binlog.jobs import BinlogJobs
 from sidecar.feeds.binlog.rows import BinlogRows
@@ -21,6 +18,9 @@ from sidecar.feeds.kv.make import ScopedSchemas
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.config import BinlogSection, Config, EtcdSection, TikvSection
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules

@@ -21,10 +21,10 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from sidecar.binlog.nodes import OFFLINE, Node
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.binlog.channel import Connect, refusal, status_text
 from sidecar.feeds.binlog.gaps import Metrics, check_kept
+from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.process.background import Background
 from ticdc_dump.binlog import binlog_pb2, pump_pb2, pump_pb2_grpc
 

@@ -7,9 +7,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Change, TableSchema
-from sidecar.shared.errors import FeedError, SinkError
 from sidecar.feeds.kv.row_filter import Judged, TableOf
+from sidecar.shared.errors import FeedError, SinkError
+from sidecar.shared.model.nouns import Change, TableSchema
 from sidecar.shared.partition.ids import partition_ids
 from sidecar.shared.rowcodec.binlog_event import event_of, schema_version_of
 from sidecar.shared.rowcodec.binlog_fold import folded

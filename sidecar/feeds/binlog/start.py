@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from sidecar.shared.model.nouns import CommitTs, TableName, utc
-from sidecar.shared.errors import FeedError, FeedUnsuitable
 from sidecar.feeds.kv.suitability import version_of
+from sidecar.shared.errors import FeedError, FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, TableName, utc
 from sidecar.shared.rowcodec.ddl_job import history_job
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.schema.ddl import DdlJob

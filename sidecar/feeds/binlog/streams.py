@@ -21,10 +21,6 @@ from time import monotonic
 from typing import Protocol
 
 from sidecar.binlog.nodes import HEARTBEAT_S, PUMPS
-from sidecar.shared.codecs.kv import encode_resolved
-from sidecar.shared.config import Tls
-from sidecar.shared.model.nouns import CommitTs, Lane, Message
-from sidecar.shared.errors import CoordinationLost, FeedLost, FeedUnsuitable, TicdcDumpError
 from sidecar.feeds.binlog.backlog import Backlog, LaneBacklog
 from sidecar.feeds.binlog.channel import connector
 from sidecar.feeds.binlog.drainer import Drainer, Nodes
@@ -33,6 +29,10 @@ from sidecar.feeds.binlog.joining import PUMPS_LANE, JoinedPump, Joining, PumpLo
 from sidecar.feeds.binlog.notify import NotifyServer
 from sidecar.feeds.binlog.pump import PumpStream, Reaching
 from sidecar.feeds.binlog.view import StreamsView, view_of
+from sidecar.shared.codecs.kv import encode_resolved
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import CoordinationLost, FeedLost, FeedUnsuitable, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs, Lane, Message
 from sidecar.shared.process.background import Background
 
 LOOK_EVERY_S, LOOKS_INTERVAL_S = 0.2, 0.05

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sidecar.adapters.tidb.ddl_history import may_read
-from sidecar.shared.config import SourceSection
 from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
+from sidecar.shared.config import SourceSection
 from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.scope import ddls_hidden

@@ -15,12 +15,12 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Protocol
 
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Mark, Message, ReadEnd, TableName
-from sidecar.shared.errors import FeedUnsuitable, SourceError
 from sidecar.feeds.contract import HIDDEN_LANE, NotifyingFeed
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved
+from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Mark, Message, ReadEnd, TableName
 from sidecar.shared.process.background import Background
 from sidecar.shared.rowcodec.kv_table import KvTable
 from sidecar.shared.schema.ddl import FinishedDdl

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from sidecar.adapters.tidb.ddl_history import DdlHistory
 from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.config import Config, SourceSection
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.changefeed_info import codec_of
 from sidecar.shared.ticdc.ddl_rules import DdlRules

@@ -18,10 +18,6 @@ from msgspec.structs import replace
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.config import KafkaSection
-from sidecar.shared.model.nouns import MARK_TABLE, Lane, TableName
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, Tables, age_s
 from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
 from sidecar.feeds.kafka.client import REQUEST_TIMEOUT_S, Cluster
@@ -30,6 +26,10 @@ from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, partition_of
 from sidecar.feeds.kafka.make import brokers_of, client_of, reading
 from sidecar.feeds.kafka.replication import replication
 from sidecar.feeds.kafka.tail import Tail
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.config import KafkaSection
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, Lane, TableName
 from sidecar.shared.process.checks import (
     Check,
     CheckFinding,

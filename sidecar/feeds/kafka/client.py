@@ -23,9 +23,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exported, but not for mypy
 
-from sidecar.shared.model.nouns import ReadEnd
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
+from sidecar.shared.model.nouns import ReadEnd
 from sidecar.shared.process.librdkafka import REPAIRED, DebugLog
 
 OUTAGE_MAX_S = 30.0

@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import Lane, Message, ReadEnd
-from sidecar.shared.errors import FeedLost
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.commits import Commits
@@ -26,6 +24,8 @@ from sidecar.feeds.kafka.reading import KafkaSettings, TopicReading
 from sidecar.feeds.kafka.rounds import TOPICS_AGAIN_S, Rounds
 from sidecar.feeds.kafka.start import Start, WantedStart
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Clock
+from sidecar.shared.errors import FeedLost
+from sidecar.shared.model.nouns import Lane, Message, ReadEnd
 
 ANSWER_WAIT_S = 0.1
 """How long a poll waits for the topics that it needs; a broker nearby takes about 2 ms. Then the next poll continues to wait."""

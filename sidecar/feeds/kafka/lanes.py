@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import Lane, ReadEnd
 from sidecar.core.sequence import BEGIN_AGAIN
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.contract import HIDDEN_LANE
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Lane, ReadEnd
 
 PartitionKey = tuple[str, int]
 

@@ -8,13 +8,13 @@ from functools import partial
 from msgspec.structs import replace
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.config import Config, KafkaSection, SourceSection, read_secret
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.encoded.make import Begins, of_messages, schemas_of
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.reading import KafkaSettings
+from sidecar.shared.config import Config, KafkaSection, SourceSection, read_secret
+from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.process.checks import listed
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import client_settings, kafka_place

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Condition, Event
 
-from sidecar.shared.errors import TicdcDumpError
 from sidecar.feeds.kafka.lanes import TableTopics
+from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.process.background import Background
 
 CLOSE_WAIT_S = 1.0

@@ -16,11 +16,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sidecar.shared.model.nouns import Lane, Message, ReadEnd
-from sidecar.shared.errors import FeedLost, FeedUnsuitable
 from sidecar.feeds.kafka.client import OUTAGE_MAX_S, Cluster, common_settings, consume, consumer_settings, open_client, places, refusal
 from sidecar.feeds.kafka.lanes import PartitionKey, gap, hole, lane_of, not_there
 from sidecar.feeds.kafka.truncation import check_still_there
+from sidecar.shared.errors import FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import Lane, Message, ReadEnd
 from sidecar.shared.process.background import Background
 
 POLL_MESSAGES_MAX = 5_000

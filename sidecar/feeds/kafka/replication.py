@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.client import Cluster, Replication
 from sidecar.feeds.kafka.lanes import PartitionKey
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.process.checks import Checking, CheckSkipped, listed, ok, warning
 
 INSYNC_MIN = 2

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import Lane, Message
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, Topic, gone, lane_of, partition_of, re_created
+from sidecar.shared.model.nouns import Lane, Message
 
 TOPICS_EVERY_S = 5.0
 """Without messages of every lane the topics are read again so often: for what appears, what is gone, and for a sign of life."""

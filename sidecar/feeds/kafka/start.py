@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sidecar.shared.model.nouns import ReadEnd
-from sidecar.shared.errors import FeedLost
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gap, gone, re_created
 from sidecar.feeds.kafka.truncation import check_still_there
 from sidecar.ports import Clock
+from sidecar.shared.errors import FeedLost
+from sidecar.shared.model.nouns import ReadEnd
 
 FIRST_ANSWER_MAX_S = 10.0
 """For a first answer of the brokers, and for the topics that the log names; then again for their leaders."""

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Resolved, TableName
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import PartitionKey
+from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Resolved, TableName
 
 RECENT_MESSAGES = 20_000
 """Most messages of a quiet changefeed are resolved marks: an hour of them, so that rows are among them."""

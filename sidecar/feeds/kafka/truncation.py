@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.shared.model.nouns import ReadEnd
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.lanes import PartitionKey, cut_off
+from sidecar.shared.model.nouns import ReadEnd
 
 
 def check_still_there(cluster: Cluster, read_ends: Mapping[PartitionKey, ReadEnd]) -> None:

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from sidecar.adapters.tidb.infos import TidbInfos
-from sidecar.shared.config import Config, SourceSection
-from sidecar.shared.model.messages import ReadWith
 from sidecar.feeds.checks import CHANGEFEED, TIDB, of_problem
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.process.checks import Check, Checking, CheckResult, Key, ok
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, rows_of
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot

@@ -23,11 +23,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.shared.codecs.kv import encode_ddl, encode_resolved, encode_row
-from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
-from sidecar.shared.errors import FeedError
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Puller
+from sidecar.shared.codecs.kv import encode_ddl, encode_resolved, encode_row
+from sidecar.shared.errors import FeedError
+from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
 from sidecar.shared.rowcodec.frontier import Frontier
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
 

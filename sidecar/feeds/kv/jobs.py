@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.ddl_job import ddl_job
 from sidecar.shared.rowcodec.key_values import KvEntry
 from sidecar.shared.rowcodec.kv_row import decode_row

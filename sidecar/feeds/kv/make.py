@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sidecar.adapters.tidb.infos import TidbInfos
-from sidecar.shared.codecs.kv import KvCodec
-from sidecar.shared.config import Config
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kv.feed import KvFeed
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
 from sidecar.ports import Puller
+from sidecar.shared.codecs.kv import KvCodec
+from sidecar.shared.config import Config
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules

@@ -24,11 +24,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, PreviousLayout, TableName, TableSchema
-from sidecar.shared.errors import FeedError, FeedUnsuitable, UnsupportedDdl
 from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.feeds.kv.row_filter import KEY_VALUES, FilteredRows, RowFilter, TableFilter
 from sidecar.feeds.kv.suitability import refuse_old_tidb
+from sidecar.shared.errors import FeedError, FeedUnsuitable, UnsupportedDdl
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, PreviousLayout, TableName, TableSchema
 from sidecar.shared.rowcodec.key_values import KvEntry
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table

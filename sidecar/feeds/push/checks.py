@@ -9,8 +9,6 @@ from typing import Any
 
 import grpc
 
-from sidecar.shared.config import ChangefeedSection, PushSection
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, LOG, LogEnd
 from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
 from sidecar.feeds.kv.checks import checks as of_key_values
@@ -18,6 +16,8 @@ from sidecar.feeds.push.conversation import VERSIONS
 from sidecar.feeds.push.make import check_sends_here
 from sidecar.feeds.push.messages import LANE
 from sidecar.feeds.push.server import PUSH
+from sidecar.shared.config import ChangefeedSection, PushSection
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.log.inbox import WAY_OUT, Inbox
 from sidecar.shared.log.storage import log_folder
 from sidecar.shared.process.addresses import AddressHolder, address

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import grpc
 from google.protobuf.message import DecodeError
 
-from sidecar.shared.errors import MessageUnreadable, with_hint
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushStream
+from sidecar.shared.errors import MessageUnreadable, with_hint
 from ticdc_dump.v1 import feed_pb2 as pb
 
 VERSIONS = range(1, 3)

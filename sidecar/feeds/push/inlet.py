@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import grpc
 
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.push.conversation import Conversation, StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import Streams
 from sidecar.feeds.push.turns import Turns
+from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.log.inbox import Entries, Inbox
 from sidecar.shared.process.background import Background
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.config import Config
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.encoded.make import Begins, of_messages, schemas_of
 from sidecar.feeds.kv.make import of_key_values
 from sidecar.feeds.push.messages import MessageFeed
 from sidecar.feeds.push.puller import PushPuller
+from sidecar.shared.config import Config
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.log.storage import log_folder
 from sidecar.shared.ticdc.changefeed import PUSH_SCHEME, Changefeed
 from sidecar.shared.ticdc.changefeed_info import masked

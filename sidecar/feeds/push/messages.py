@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import Lane, Message, ReadEnd
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.push.conversation import Terms
 from sidecar.feeds.push.inlet import Inlet, SinkView
 from sidecar.feeds.push.server import PushServer
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.log.inbox import WAY_OUT, Inbox
 from sidecar.shared.log.storage import Folder
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
+from sidecar.shared.model.nouns import Lane, Message, ReadEnd
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import feed_pb2 as pb
 

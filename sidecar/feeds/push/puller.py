@@ -22,9 +22,6 @@ from threading import Lock
 
 import grpc
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable, TicdcDumpError
 from sidecar.feeds.push.conversation import StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushServer
@@ -32,6 +29,9 @@ from sidecar.feeds.push.session import PushSession
 from sidecar.feeds.push.spans import Loss, SpanPart, Spans, WantedSpan, describe
 from sidecar.feeds.push.turns import Turns
 from sidecar.ports import Clock
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 

@@ -23,9 +23,9 @@ from typing import Any
 
 import grpc
 
+from sidecar.feeds.push.credits import SENDERS_MAX
 from sidecar.shared.config import PushSection
 from sidecar.shared.errors import with_hint
-from sidecar.feeds.push.credits import SENDERS_MAX
 from sidecar.shared.process.background import Background, still_running
 from sidecar.shared.process.listening import bind, interceptors, server_options
 from ticdc_dump.v1 import feed_pb2 as pb

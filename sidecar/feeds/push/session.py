@@ -12,12 +12,12 @@ from typing import NamedTuple, assert_never
 
 import grpc
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.push.conversation import NOT_OURS, Conversation, StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushStream
 from sidecar.feeds.push.spans import Loss, Opened, SpanOpening, SpanRefused, Spans, describe
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
 from ticdc_dump.v1 import feed_pb2 as pb
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled
 
 OP_PUT, OP_DELETE = 1, 2

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from sidecar.shared.config import TikvSection
 from sidecar.feeds.kv.checks import checks as of_key_values
+from sidecar.shared.config import TikvSection
 from sidecar.shared.process.checks import Check, Checking, CheckOptions, ok
 from sidecar.shared.tikv.pd import PdClient
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.tikv.queue import WantedRange
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.rowcodec.key_values import KeyRange
 from sidecar.shared.tikv.pd import PdClient
 

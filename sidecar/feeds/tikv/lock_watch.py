@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 
-from sidecar.shared.config import TikvSection
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import TicdcDumpError
 from sidecar.feeds.tikv.stream import Subscription
+from sidecar.shared.config import TikvSection
+from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.process.background import Background
 from sidecar.shared.tikv.channel import connector
 from sidecar.shared.tikv.kv import KvCalls

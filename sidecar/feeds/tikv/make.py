@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.shared.config import Config
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.kv.make import of_key_values
 from sidecar.feeds.tikv.puller import TikvPuller, TikvView
+from sidecar.shared.config import Config
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.scope import LiveScope
 

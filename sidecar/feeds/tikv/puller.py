@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.shared.config import TikvSection
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.tikv.lock_watch import LockWatch
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
 from sidecar.feeds.tikv.router import Drop, RegionRouter, Want
 from sidecar.feeds.tikv.stream import Subscription
+from sidecar.shared.config import TikvSection
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
 
 

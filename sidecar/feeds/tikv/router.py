@@ -20,12 +20,12 @@ from queue import Empty, SimpleQueue
 from threading import Event
 from typing import assert_never
 
-from sidecar.shared.config import TikvSection
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost, FeedUnsuitable
 from sidecar.feeds.tikv.gc import VersionKeeper
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
 from sidecar.feeds.tikv.stream import Ended, StoreStream, Subscription
+from sidecar.shared.config import TikvSection
+from sidecar.shared.errors import FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.process.background import Background
 from sidecar.shared.rowcodec.key_values import KeyRange
 from sidecar.shared.tikv.channel import connector

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.process.background import Background
 from sidecar.shared.rowcodec.key_values import KeyRange, Pulled
 from sidecar.shared.rowcodec.kv_matcher import RegionMatcher

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key, seen_by_sql
+from sidecar.shared.errors import SinkError
 from sidecar.shared.model.canonical import equal_text
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
-from sidecar.shared.errors import SinkError
-from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key, seen_by_sql
 
 SAMPLES_MAX = 10
 """Keys shown for each kind of finding: enough to see a pattern."""

@@ -22,10 +22,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
-from sidecar.shared.log.storage import Folder
 from sidecar.replay.judge.rows import Key, RowStep
 from sidecar.replay.judge.table_replay import Findings, OutputRow, TableReplay, TableVerdict
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
 from spark_merge.sinks.files.reader import read_rows, read_segments
 
 FalseDeletes = Mapping[TableName, Collection[tuple[Key, CommitTs]]]

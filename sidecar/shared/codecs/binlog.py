@@ -26,8 +26,8 @@ from google.protobuf.message import DecodeError
 from sidecar.shared.codecs.contract import IDENTITY_BYTES
 from sidecar.shared.codecs.kv import ddl_or_resolved, mark_of
 from sidecar.shared.codecs.refusals import not_a_mark
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, Message, Rank, Resolved
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, Message, Rank, Resolved
 from sidecar.shared.rowcodec.binlog_event import DELETE, INSERT, MAYBE_REPEATED, UPDATE, event_value
 from sidecar.shared.rowcodec.binlog_row import decode_event
 from sidecar.shared.rowcodec.binlog_table import BinlogTable

@@ -21,8 +21,8 @@ from msgspec import Meta, Raw, Struct, field, json
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
 from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec
 from sidecar.shared.codecs.refusals import EXTENSION_HINT, JSON_ERRORS, large_message, not_a_mark, unreadable
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, physical_ms
 from sidecar.shared.errors import FeedError, FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, physical_ms
 
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))

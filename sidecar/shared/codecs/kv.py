@@ -25,8 +25,8 @@ from msgspec import Struct, json
 
 from sidecar.shared.codecs.contract import IDENTITY_BYTES
 from sidecar.shared.codecs.refusals import JSON_ERRORS, not_a_mark
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.rowcodec.key_values import KvEntry
 from sidecar.shared.rowcodec.kv_error import Broken
 from sidecar.shared.rowcodec.kv_key import HANDLE_AT, KEYSPACE_BYTES, record_key

@@ -22,8 +22,8 @@ from msgspec import Meta, Struct, json
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
 from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec
 from sidecar.shared.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 
 _LENGTH_BYTES = 8
 _VERSION = 1

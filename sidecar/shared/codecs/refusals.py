@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Message
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Message
 
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not the expected JSON (a key that is not UTF-8, nesting without end)."""

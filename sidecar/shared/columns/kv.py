@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.columns.kv_columns import PADDING, Bytes, KvTexts, Mask, Numbers, texts_of_cells, words
+from sidecar.shared.columns.kv_handles import Handles, read_handles
 from sidecar.shared.rowcodec.kv_checksum import OVER_HANDLE, OVER_KEY
 from sidecar.shared.rowcodec.kv_row import FLAG_CHECKSUM, FLAG_LARGE, FORMAT_2, HEAD_BYTES, decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
-from sidecar.shared.columns.kv_columns import PADDING, Bytes, KvTexts, Mask, Numbers, texts_of_cells, words
-from sidecar.shared.columns.kv_handles import Handles, read_handles
 
 ABSENT, NULL_CELL = -1, -2
 

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.columns.values import from_bytes, from_floats, from_ints
 from sidecar.shared.rowcodec.kv_datum import INT_BITS, LEFTOVER_BYTES, PRECISION_MAX, SCALE_MAX, canonical, decimal_words
 from sidecar.shared.rowcodec.kv_error import Broken
 from sidecar.shared.rowcodec.kv_table import KvColumn
-from sidecar.shared.columns.values import from_bytes, from_floats, from_ints
 
 PADDING = 8
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sidecar.shared.rowcodec.kv_key import HANDLE_AT, INT_HANDLE_BYTES, KEYSPACE_BYTES
-from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable
 from sidecar.shared.columns.kv_columns import (
     Bytes,
     KvTexts,
@@ -28,6 +26,8 @@ from sidecar.shared.columns.kv_columns import (
     texts_of_numbers,
     words,
 )
+from sidecar.shared.rowcodec.kv_key import HANDLE_AT, INT_HANDLE_BYTES, KEYSPACE_BYTES
+from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable
 
 _SIGN_BIT = 1 << 63
 _ROW_MARK = int.from_bytes(b"_r", "big")

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column
-from sidecar.shared.log.float_texts import reprs
 from sidecar.shared.columns.zone import NoMoment, ServerZone
+from sidecar.shared.log.float_texts import reprs
+from sidecar.shared.model.nouns import Column
 
 _SHOWN_CHARS_MAX = 80
 """How much of a value an error shows: enough to find it, not enough to flood a log."""

@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema, operation_id
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import CERTIFICATES
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.hashed import HashedFile
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema, operation_id
 
 FORMAT_VERSION = 1
 TAIL_BYTES_MAX = 100

@@ -19,8 +19,6 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from sidecar.shared.model.nouns import OPERATION_ID, OperationId, Seq
-from sidecar.shared.model.progress import Progress
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.certificate import ChunkLine, SchemaLine, SegmentLine
@@ -28,6 +26,8 @@ from sidecar.shared.log.dump_files import CERTIFICATES
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import NO_EPOCH
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import OPERATION_ID, OperationId, Seq
+from sidecar.shared.model.progress import Progress
 
 _PART = re.compile(rf"({OPERATION_ID})\.parts/([0-9]{{20}})-([0-9]{{20}})(?:-([0-9]{{10}}))?\.jsonl")
 """Without an epoch it is of 0.4.0 or before."""

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.log.certificate import ChunkLine, SchemaLine, SegmentLine
 from sidecar.shared.log.certificate_parts import BatchLine, Line, ScopeLine
+from sidecar.shared.model.nouns import Seq, TableName
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from threading import Event
 from time import monotonic
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import LogBroken, LogUnreachable, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, RUNNING, SPARK_STARTING, DeliveryReport, report_from_json
@@ -14,6 +13,7 @@ from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
 from sidecar.shared.model.sink_delivery import ReportTimes, SinkDelivery, SinkTables
 from sidecar.shared.process.background import Background
 

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import msgspec
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.log.manifest import TS_END
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkDelivery
 
 DELIVERED_NAME = "delivered.json"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from sidecar.shared.model.nouns import OPERATION_ID, OperationId
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import OPERATION_ID, OperationId
 
 KEPT_MAX = 1000
 """As many as the history has entries."""

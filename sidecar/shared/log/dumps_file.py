@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
+from sidecar.shared.log.manifest import UNREADABLE, LoggedDumps, Manifest, ManifestUnreadable
 from sidecar.shared.model.nouns import TableName
 from sidecar.shared.model.progress import OVER, Progress, TableProgress, tables_to_json
-from sidecar.shared.log.manifest import UNREADABLE, LoggedDumps, Manifest, ManifestUnreadable
 
 TABLES_MIN = 64
 """So many tables, or fewer, a manifest has itself."""

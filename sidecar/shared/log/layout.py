@@ -31,12 +31,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema, operation_id
-from sidecar.shared.model.progress import CompletedTable, Progress, SegmentDump, completed, completing, progress_from_json, state_after
 from sidecar.shared.errors import LogBroken, LogTaken
 from sidecar.shared.log.dumps_file import with_all_tables
 from sidecar.shared.log.manifest import Manifest, ManifestOfLaterVersion, ManifestUnreadable, from_json
 from sidecar.shared.log.schemas_file import schemas_from_json
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema, operation_id
+from sidecar.shared.model.progress import CompletedTable, Progress, SegmentDump, completed, completing, progress_from_json, state_after
 
 WAY_OUT = "restore it from a backup; without one set log.uri and the sinks to new folders, and dump again (dumprestart)"
 """Of a log that lacks something. New sinks too: an output continues only with the log that it is of."""

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.chunk import WrittenChunk
-from sidecar.shared.model.nouns import Change, Rank
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.hashed import HashedFile
 from sidecar.shared.log.row_sums import rows_sum
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.nouns import Change, Rank
 
 ROW_GROUP_ROWS_MAX = 32_768
 ROW_GROUP_BYTES_MAX = 4 << 20

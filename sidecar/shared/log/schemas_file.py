@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from sidecar.shared.log.manifest import UNREADABLE, ManifestUnreadable
 from sidecar.shared.model.nouns import (
     Column,
     ColumnDefinition,
@@ -26,7 +27,6 @@ from sidecar.shared.model.nouns import (
     TableName,
     TableSchema,
 )
-from sidecar.shared.log.manifest import UNREADABLE, ManifestUnreadable
 
 
 class _Column(msgspec.Struct, array_like=True):

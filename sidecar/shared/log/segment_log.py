@@ -30,8 +30,6 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import TypeVar
 
-from sidecar.shared.model.nouns import Change, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import Progress
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.dumps_file import DumpsFile
@@ -62,6 +60,8 @@ from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest, counted
 from sidecar.shared.log.rows_file import write_rows
 from sidecar.shared.log.schemas_file import schemas_to_json
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Change, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import Progress
 
 MANIFESTS_READ_MAX = 100
 """Read by one call of `retain`, so that it never stops the live changes for long (P3)."""

@@ -15,7 +15,6 @@ from typing import Annotated
 
 import msgspec
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
@@ -23,6 +22,7 @@ from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import sink_tables_name
 from sidecar.shared.log.manifest import UNREADABLE
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
 
 FORMAT_VERSION = 1

@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import SKIPS, skip_name, skip_of
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 
 Skips = Mapping[Seq, frozenset[int]]
 """The ordinals that are skipped, by segment; segments without any are not in it."""

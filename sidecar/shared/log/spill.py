@@ -9,10 +9,10 @@ from typing import IO
 
 import msgspec
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage.errors import by_errno
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 
 BLOCK_ROWS = 1000
 """Changes encoded together: large enough to be quick, small enough not to matter in memory."""

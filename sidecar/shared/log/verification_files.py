@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import msgspec
 
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import FileDamaged, LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
@@ -42,6 +41,7 @@ from sidecar.shared.log.verification import (
     waiting_name,
 )
 from sidecar.shared.log.verification_state import Beginnings, VerifyState, beginnings_from_json, state_from_json, state_of
+from sidecar.shared.model.nouns import OperationId
 
 R = TypeVar("R")
 

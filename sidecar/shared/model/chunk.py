@@ -33,7 +33,7 @@ class ChunkFile:
     `absent`: the first `absent` rows of the file are keys that the dump requested and the source does not have. They become deletes.
     The file has the column ABSENT then.
 
-    `sha256`: of the file, in hex. `rows_sum`: the sum of the hashes of its rows, whatever their order (sidecar/shared/log/row_sums.py), in hex.
+    `sha256`: of the file, in hex. `rows_sum`: the sum of the hashes of its rows, whatever their order (shared/log/row_sums.py), in hex.
     Each is empty where it was not computed.
     """
 

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from sidecar.shared.errors import with_hint
 from sidecar.shared.model.messages import UNBOUNDED, Brackets, Pace, ReadWith
 from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
-from sidecar.shared.errors import with_hint
 
 
 class DumpState(StrEnum):

@@ -25,11 +25,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from sidecar.shared.errors import FeedUnsuitable, UnsupportedDdl
 from sidecar.shared.model.keyset import key_columns
 from sidecar.shared.model.messages import Asker, StartDump
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.shared.model.progress import OVER, DumpState, Progress
-from sidecar.shared.errors import FeedUnsuitable, UnsupportedDdl
 from sidecar.shared.sql.lexer import begins
 
 Tables = Mapping[TableName, TableSchema]

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import pymysql
 
-from sidecar.shared.model.nouns import MARK_TABLE
 from sidecar.shared.errors import SinkError, SourceChanged, SourceError, SourceLost
+from sidecar.shared.model.nouns import MARK_TABLE
 from sidecar.shared.mysql.roles import Role
 
 AWAY = frozenset(

@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableSchema
 from sidecar.shared.partition.clause import Clause, Literal, NotRead, read_clause
 from sidecar.shared.partition.value import NotDecided, evaluated
 

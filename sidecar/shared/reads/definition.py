@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sidecar.shared.reads.indexes import grouped
 from sidecar.shared.model.nouns import ColumnDefinition, IndexDefinition, TableDefinition, TableName
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession, Row
+from sidecar.shared.reads.indexes import grouped
 from sidecar.shared.rowcodec.definition import bound, integer_width, partitioning_clause
 from sidecar.shared.sql.text import quoted_text
 

@@ -23,17 +23,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
-from sidecar.shared.reads.tables import TableFacts, handle_read_key, has_columns_of, read_facts, read_key
+from sidecar.shared.errors import SourceError
+from sidecar.shared.log.absent import with_absent
 from sidecar.shared.model.keyset import Key, NotAKey, ReadKey, between, evenly_between, one_of, order_by, thinned
 from sidecar.shared.model.messages import Brackets, ReadChunk
 from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
-from sidecar.shared.errors import SourceError
-from sidecar.shared.log.absent import with_absent
 from sidecar.shared.mysql.errors import TOO_LONG, code_of, passes
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.key_ranges import end_key, rows_select
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.tables import TableFacts, handle_read_key, has_columns_of, read_facts, read_key
 from sidecar.shared.resultset.packets import read_up_to
 from sidecar.shared.resultset.selects import key_select, spelt
 

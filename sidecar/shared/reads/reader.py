@@ -23,14 +23,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from sidecar.shared.reads.read import Misfit
+from sidecar.shared.errors import SourceError
+from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.model.chunk import ChunkFile, WrittenChunk
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.messages import ChunkMisfit, ChunkRead, Command, ReadChunk, ReadWith, SourceEvent, SourceFailed
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
-from sidecar.shared.errors import SourceError
-from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.mysql.errors import is_away
+from sidecar.shared.reads.read import Misfit
 
 WriteChunk = Callable[[str, pa.Table], WrittenChunk]
 """Write the table durably under this path of the log."""

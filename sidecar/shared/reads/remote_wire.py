@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.model.messages import ChunkRead, ReadChunk
 from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import TicdcDumpError
 
 METHOD = "/ticdc_dump.ChunkReads/Read"
 SERVER_NAME = "ticdc-dump-reads"

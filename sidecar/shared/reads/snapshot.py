@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import pymysql
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import SourceError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.mysql.errors import code_of
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession

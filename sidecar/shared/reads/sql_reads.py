@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from sidecar.shared.reads.read import ChunkReader, Misfit, SelectedChunk
-from sidecar.shared.reads.reader import ReadRows
-from sidecar.shared.reads.snapshot import present_ts
 from sidecar.shared.model.messages import ReadChunk
 from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlServer, MysqlSession
+from sidecar.shared.reads.read import ChunkReader, Misfit, SelectedChunk
+from sidecar.shared.reads.reader import ReadRows
+from sidecar.shared.reads.snapshot import present_ts
 
 
 class SqlReads:

@@ -31,6 +31,7 @@ _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)")
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema', 'inspection_schema')"
 _SCOPE = f"LOWER(TABLE_SCHEMA) NOT IN {_SYSTEM}"
 
+
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """What orders reads, and statistics. `clustered` None: the server does not say. `charsets`: a text column's character set

@@ -20,18 +20,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.shared.reads.read import Misfit
-from sidecar.shared.reads.reader import ReadRows
+from sidecar.shared.columns.kv import decode_rows
 from sidecar.shared.config import TikvSection
+from sidecar.shared.errors import ConfigError, FeedError, SourceError
 from sidecar.shared.model.keyset import Key, thinned
 from sidecar.shared.model.messages import Brackets, ReadChunk
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
-from sidecar.shared.errors import ConfigError, FeedError, SourceError
+from sidecar.shared.reads.read import Misfit
+from sidecar.shared.reads.reader import ReadRows
 from sidecar.shared.rowcodec.key_values import KeyRange, rows_of
 from sidecar.shared.rowcodec.kv_key import HANDLE_AT, INT_HANDLE_BYTES, ROW_MARK, TABLE_BYTES
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
 from sidecar.shared.tikv.scan import ScannedRows, SnapshotScan
-from sidecar.shared.columns.kv import decode_rows
 
 Schemas = Mapping[TableName, TableSchema]
 

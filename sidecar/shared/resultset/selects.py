@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.log.float_texts import reprs
 from sidecar.shared.model.keyset import ReadKey, qualified, read_as
 from sidecar.shared.model.nouns import Column, Kind
-from sidecar.shared.log.float_texts import reprs
 
 _ZEROFILL = r"^0+([0-9])"
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from sidecar.shared.model.nouns import Change, Message
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import Change, Message
 from sidecar.shared.rowcodec.binlog_event import (
     DELETE,
     HEAD_BYTES,

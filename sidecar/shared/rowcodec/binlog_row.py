@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.rowcodec.binlog_event import ROWID_ID, Image, event_of, schema_version_of
 from sidecar.shared.rowcodec.binlog_table import BinlogTable, binlog_table_of
 from sidecar.shared.rowcodec.kv_datum import INT_BITS, VARINT, Plain, canonical, plain_of_datum, read_datum

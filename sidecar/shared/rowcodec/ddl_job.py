@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor, TableInfo
 from sidecar.shared.sql.lexer import tokens
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from sidecar.shared.schema.ddl import TableInfo
 from sidecar.shared.schema.version import SchemaSnapshot, read_version

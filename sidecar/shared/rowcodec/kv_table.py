@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.rowcodec.kv_table_fields import check_fields
 from sidecar.shared.rowcodec.table_info import table_schema
 from sidecar.shared.rowcodec.type_cast import default_text, field_type, zero_text

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from sidecar.shared.rowcodec.definition import definition_of
 
 _PUBLIC = 5

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import CommitTs, TableName
 
 
 class Action(IntEnum):

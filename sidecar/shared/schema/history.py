@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar, assert_never
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import FeedError, UnsupportedDdl
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, JobTable, PartitionSwitch, Step, TableInfo, effect_of
 from sidecar.shared.schema.system import is_system_schema
 from sidecar.shared.schema.tables import AGAIN, Move, SchemaTables

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import FeedError
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.schema.ddl import TableChange, TableInfo
 from sidecar.shared.schema.system import is_system_schema
 from sidecar.shared.schema.timeline import TimelineIndex

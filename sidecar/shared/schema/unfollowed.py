@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from sidecar.shared.model.nouns import MARK_TABLE, Ddl, TableName
 from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import MARK_TABLE, Ddl, TableName
 
 
 def check_untouched(tables: Collection[TableName], ddls: Iterable[Ddl]) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.schema.ddl import TableInfo
 
 T = TypeVar("T")

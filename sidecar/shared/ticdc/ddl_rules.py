@@ -19,8 +19,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.schema.ddl import Action, DdlEvent, Effect, TableChange
 from sidecar.shared.schema.system import is_system_schema
 from sidecar.shared.ticdc.changefeed import FeedFilter

@@ -33,8 +33,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from sidecar.shared.codecs.registry import protocol_of
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import ConfigError, RefusedRequest
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.table_rules import TableRules
 from sidecar.shared.ticdc.topics import EXPRESSION_HINT, not_an_expression, substituted
 

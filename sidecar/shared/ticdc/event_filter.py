@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.keyset import ALIAS, qualified
 from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.sql.text import quoted
 from sidecar.shared.ticdc.changefeed import Changefeed, EventFilter
 from sidecar.shared.ticdc.ddl_rules import ALIASES, EVENT_TYPES, schema_matches, sql_rules

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 SAVED_LATE_MS = 5_000

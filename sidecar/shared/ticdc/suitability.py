@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, Changefeed
 from sidecar.shared.ticdc.changefeed_info import codec_settings
 from sidecar.shared.ticdc.event_filter import dump_scope, mark_table_problem

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import re2
 
-from sidecar.shared.model.nouns import TableName, lowered
 from sidecar.shared.errors import FeedUnsuitable, RefusedRequest
+from sidecar.shared.model.nouns import TableName, lowered
 from sidecar.shared.schema.system import TICDC_SCHEMAS, TIDB_SCHEMAS
 
 _HINT = 'write rules as schema.table, with *, ?, [a-z], "quoted names", my\\-shop or /regexes/: shop.*,!shop.event_*'

@@ -20,8 +20,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, lowered
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, lowered
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.table_rules import TableRules, compiled
 

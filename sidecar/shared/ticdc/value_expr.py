@@ -23,8 +23,8 @@ from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sidecar.shared.model.nouns import Column, Kind, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, Kind, TableSchema
 from sidecar.shared.sql.lexer import SqlToken, tokens
 from sidecar.shared.ticdc.event_filter import ValueExpr
 

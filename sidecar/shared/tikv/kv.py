@@ -17,8 +17,8 @@ from typing import Any
 
 import grpc
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import FeedLost, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange
 from sidecar.shared.tikv.channel import Connect, refusal, status_text
 from sidecar.shared.tikv.pd import PdClient, Store

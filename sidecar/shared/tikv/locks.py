@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange
 from sidecar.shared.tikv.kv import LOCKS_MAX, KvCalls
 from ticdc_dump.tikv import kvrpcpb_pb2

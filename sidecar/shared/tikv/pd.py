@@ -17,8 +17,8 @@ import grpc
 import stamina
 
 from sidecar.shared.config import TikvSection
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.tikv.channel import Connect, connector, refusal, status_text
 from sidecar.shared.tikv.regions import Region, encoded
 from ticdc_dump.tikv import metapb_pb2, pdpb_pb2, pdpb_pb2_grpc

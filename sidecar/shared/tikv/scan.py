@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from sidecar.shared.config import TikvSection
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import FeedLost, MessageUnreadable, SourceError, SourceLost
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.process.patience import patience_s
 from sidecar.shared.rowcodec.key_values import KeyRange
 from sidecar.shared.tikv.channel import connector

@@ -17,6 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.columns.kv import ABSENT, NULL_CELL, KvCells, cells_of, column_numbers, spread
+from sidecar.shared.columns.kv_columns import (
+    Bytes,
+    KvTexts,
+    Mask,
+    Numbers,
+    byte_array,
+    floats_of_cells,
+    numbers_of_key,
+    texts_of_bytes,
+    texts_of_decimals,
+    texts_of_floats,
+    texts_of_numbers,
+    texts_one_by_one,
+    words,
+)
 from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.rowcodec.binlog_event import (
     DELETE,
@@ -37,22 +53,6 @@ from sidecar.shared.rowcodec.kv_error import Broken
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
 from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable
 from spark_merge.codecs.decode.binlog_walk import Pairs, Runs, datum_ends, signed, varints, walk
-from sidecar.shared.columns.kv import ABSENT, NULL_CELL, KvCells, cells_of, column_numbers, spread
-from sidecar.shared.columns.kv_columns import (
-    Bytes,
-    KvTexts,
-    Mask,
-    Numbers,
-    byte_array,
-    floats_of_cells,
-    numbers_of_key,
-    texts_of_bytes,
-    texts_of_decimals,
-    texts_of_floats,
-    texts_of_numbers,
-    texts_one_by_one,
-    words,
-)
 from spark_merge.codecs.images import NO_IMAGE, Images
 
 _SIGNED = ("int", "year", "time")

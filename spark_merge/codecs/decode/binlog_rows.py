@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.rowcodec.binlog_row import Texts, decode_logged
 from spark_merge.codecs.decode.binlog import decode_events
 from spark_merge.codecs.images import NO_IMAGE, Images, unreadable
-from sidecar.shared.columns.zone import ServerZone
 
 _SLOW_ROWS_MAX = 24
 

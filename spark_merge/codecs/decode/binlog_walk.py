@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sidecar.shared.columns.kv_columns import PADDING, Bytes, Mask, Numbers, decimal_sizes, words
 from sidecar.shared.rowcodec.kv_datum import COMPACT_BYTES, DECIMAL, DURATION, FLOAT, INT, JSON, NIL, UINT, UVARINT, VARINT, VECTOR
 from sidecar.shared.rowcodec.kv_error import Broken
 from sidecar.shared.rowcodec.kv_json import json_end
-from sidecar.shared.columns.kv_columns import PADDING, Bytes, Mask, Numbers, decimal_sizes, words
 
 _MORE = np.uint64(0x8080808080808080)
 _SEVEN = np.uint64(0x7F7F7F7F7F7F7F7F)

@@ -18,9 +18,6 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Column, Kind, TableSchema
-from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
-from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
 from sidecar.shared.columns.values import (
     byte_array,
     from_bytes,
@@ -32,6 +29,9 @@ from sidecar.shared.columns.values import (
     shown,
 )
 from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.model.nouns import Column, Kind, TableSchema
+from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
+from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
+from sidecar.shared.columns.kv import decode_rows
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
-from sidecar.shared.columns.kv import decode_rows
 from spark_merge.codecs.images import NO_IMAGE, Images, RowUnusable, unreadable
-from sidecar.shared.columns.zone import ServerZone
 
 _SIZE_BYTES = 4
 

@@ -24,11 +24,6 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Column, Kind, TableSchema
-from sidecar.shared.errors import FeedUnsuitable
-from spark_merge.codecs.decode.go_quote import go_unquote, go_unquote_all
-from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
-from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
 from sidecar.shared.columns.values import (
     UnfitValue,
     byte_array,
@@ -41,6 +36,11 @@ from sidecar.shared.columns.values import (
     utf8_texts,
 )
 from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, Kind, TableSchema
+from spark_merge.codecs.decode.go_quote import go_unquote, go_unquote_all
+from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
+from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""

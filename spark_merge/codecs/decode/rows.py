@@ -25,14 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.shared.codecs.registry import CARRIERS
-from sidecar.shared.model.nouns import MARK_TABLE, Message, TableName, TableSchema
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.decode import binlog_rows, kv_rows
 from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.codecs.protocols import decoder_module
-from sidecar.shared.columns.zone import ServerZone
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 from spark_merge.port.foreign import is_foreign
 from spark_merge.port.keys import key_text

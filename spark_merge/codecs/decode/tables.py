@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sidecar.shared.columns.values import UnfitValue
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.model.nouns import TableSchema
 from spark_merge.codecs.images import Cells, Images, RowUnusable, row_of_image, unfit_in
 from spark_merge.codecs.protocols import DecoderModule
-from sidecar.shared.columns.values import UnfitValue
-from sidecar.shared.columns.zone import ServerZone
 
 ALONE_IMAGES = 64
 """From here on a column costs more by its values than by its fixed costs (an estimate)."""

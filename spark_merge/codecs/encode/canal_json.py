@@ -33,9 +33,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import CommitTs, TableSchema, physical_ms
+from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import CommitTs, TableSchema, physical_ms
 from spark_merge.codecs.encode.block import of_changes
 from spark_merge.codecs.encode.canal_ddl import canal_word
 from spark_merge.codecs.encode.canal_texts import canal_texts
@@ -43,7 +44,6 @@ from spark_merge.codecs.encode.canal_types import CanalColumn, CanalTable, canal
 from spark_merge.codecs.encode.easy_json import quoted
 from spark_merge.codecs.encode.local_time import zone_of
 from spark_merge.codecs.encode.messages import Architecture, RowMessage
-from sidecar.shared.columns.values import UnfitValue
 from spark_merge.port.contract import CHANGES
 
 _ROW_KEY = b""

@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.model.nouns import Column
 from spark_merge.codecs.encode.easy_json import escaped
 from spark_merge.codecs.encode.local_time import local_texts
-from sidecar.shared.columns.values import UnfitValue
 
 
 def canal_texts(texts: pa.Array, column: Column, zone: ZoneInfo) -> pa.Array:

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.easy_json import quoted
 from spark_merge.codecs.encode.messages import definition_of
 

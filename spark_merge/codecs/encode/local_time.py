@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.errors import ConfigError
 from sidecar.shared.columns.zone import ZERO
+from sidecar.shared.errors import ConfigError
 
 UTC = ZoneInfo("UTC")
 

@@ -17,9 +17,9 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import CommitTs, TableDefinition, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import CommitTs, TableDefinition, TableSchema
 from sidecar.shared.partition.ids import NEW_LOG
 from spark_merge.port.contract import CHANGES, RANK_CHUNK, TEXTS, ChunkPiece
 from spark_merge.port.keys import key_text

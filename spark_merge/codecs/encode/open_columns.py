@@ -31,8 +31,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, Kind, TableDefinition, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, Kind, TableDefinition, TableSchema
 from spark_merge.codecs.encode import go_json
 from spark_merge.codecs.encode.go_quote import go_quotes
 from spark_merge.codecs.encode.local_time import local_texts

@@ -26,9 +26,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import CommitTs, TableSchema
 from sidecar.shared.errors import ConfigError, SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import CommitTs, TableSchema
 from sidecar.shared.ticdc.ddl_text import action_of
 from spark_merge.codecs.encode import go_json
 from spark_merge.codecs.encode.block import Block, image_columns, of_changes

@@ -34,8 +34,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.block import Block, image_columns
 
 DECIMAL_DIGITS_MAX = 65

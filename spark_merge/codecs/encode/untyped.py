@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, TableSchema, lowered
+from sidecar.shared.columns.values import UnfitValue, hex_texts
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.float_texts import reprs
+from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from spark_merge.codecs.encode.block import one_array
-from sidecar.shared.columns.values import UnfitValue, hex_texts
 
 _YEAR_BITS_MAX = 32
 """An integer of fewer than 64 bits is a YEAR in every format."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.sinks.clickhouse.block import DATES_HINT, Ours
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, END_YEAR, FIRST_YEAR, column_type, holds, keeps_values

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.block import Block, image_columns, versions
 from spark_merge.codecs.encode.typed import file_schema, typed
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, END_YEAR, FIRST_YEAR

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import BY_HAND, change

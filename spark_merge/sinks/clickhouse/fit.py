@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.port.contract import has_rows
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.clickhouse.position import Journal, position_of

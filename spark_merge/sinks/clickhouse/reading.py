@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.shared.model.keyset import Key, beyond, key_columns
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.float_texts import reprs
+from sidecar.shared.model.keyset import Key, beyond, key_columns
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading

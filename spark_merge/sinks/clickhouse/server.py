@@ -23,8 +23,8 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from urllib3.exceptions import HTTPError
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.process.patience import patience_s
 from sidecar.shared.process.progress import may_take
 from spark_merge.sinks.kit import server as shared

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.identity import continues
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.port.contract import has_rows
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, column_type, holds, kept_as

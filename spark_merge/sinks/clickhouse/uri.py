@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import unquote
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, TableName
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.clickhouse.server import ClickHouseServer

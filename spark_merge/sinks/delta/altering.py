@@ -9,8 +9,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq, TableSchema
 from spark_merge.port.contract import Head
 from spark_merge.sinks.delta.columns import Layout, layout_of
 from spark_merge.sinks.delta.ddl import DELTA, DeltaAltered

@@ -26,8 +26,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from spark_merge.codecs.encode.typed import arrow_type, envelope_fields, envelope_prefix
 
 Mode = Literal["append", "merge"]

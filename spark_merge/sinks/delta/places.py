@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import quote
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import TableName
 
 NAME_BYTES_MAX = 200
 _HEAD_BYTES, _HASH_DIGITS = 150, 32

@@ -24,11 +24,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sidecar.shared.model.nouns import TableSchema, lowered
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import TableSchema, lowered
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.contract import Accepted
@@ -37,10 +37,10 @@ from spark_merge.sinks.delta.columns import DeltaColumn, Mode, layout_of
 from spark_merge.sinks.delta.places import places_in, table_place
 from spark_merge.sinks.delta.statistics import READER_FEATURES, exact
 from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, seq_of
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.row_versions import dealt
 
 _COMMITS_FIRST = 16

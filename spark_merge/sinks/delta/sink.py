@@ -21,9 +21,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.process.progress import side_by_side
 from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import spread, tables_with_rows, units
@@ -39,9 +39,9 @@ from spark_merge.sinks.delta.reading import DeltaReader
 from spark_merge.sinks.delta.table import Moment, Table, columns_of
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, DeltaSettings, holds_rows, settings_of
 from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, FolderIdentity, owner_of
 from spark_merge.sinks.folder.output import OutputFolder, position_of, segment_of
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.table_ddl import check_key, checked_effects
 
 T = TypeVar("T")

@@ -24,10 +24,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.process.kept_secrets import kept
 from sidecar.shared.process.progress import may_take
 from spark_merge.port.contract import Owner

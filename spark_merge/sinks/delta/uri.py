@@ -1,14 +1,14 @@
-"""`delta:///folder?mode=append|merge`, `delta+s3://bucket/folder?…` with TiCDC's parameters of S3 (sidecar/shared/log/storage/folder.py)."""
+"""`delta:///folder?mode=append|merge`, `delta+s3://bucket/folder?…` with TiCDC's parameters of S3 (shared/log/storage/folder.py)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import get_args
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.log.storage.folder import S3_PARAMETERS, place_problem
+from sidecar.shared.model.nouns import CommitTs
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.columns import Mode

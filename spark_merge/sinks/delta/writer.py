@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, typed
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.sinks.delta.columns import Layout, Mode
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.formats.parquet import parquet_writer
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 
 STAGED = "_staged"

@@ -14,9 +14,9 @@ from typing import Any
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredFile, DeliveredSegment, segment_path
 from spark_merge.sinks.kit.chain import NumberedFiles
 from spark_merge.sinks.kit.errors import storage_errors
-from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredFile, DeliveredSegment, segment_path
 
 SEGMENTS_HELD_MAX = 64
 """Decoded at once: one with files of twenty tables takes 15 kB."""

@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableSchema
 from spark_merge.ddl.eras import Era, era_of, eras
 from spark_merge.port.readable import Reading, RowsRead
-from spark_merge.sinks.kit.chain import NumberedFiles
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.files.reader import delivered_seqs, segments_of
 from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, DeliveredFile, FileFormat, FolderCommit, SegmentDdls
 from spark_merge.sinks.folder.output import accepted_by, last_commit
 from spark_merge.sinks.formats.file_formats import FORMATS
+from spark_merge.sinks.kit.chain import NumberedFiles
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.row_versions import dealt
 
 _RESTORE = "restore the folder, or deliver to a new one and dump again"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableSchema
 from spark_merge.merge.cut import spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.port.readable import Reading

@@ -11,15 +11,15 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log import storage
 from sidecar.shared.log.hashed import HashedFile
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import DeliveredFile, FileFormat, file_path
 from spark_merge.sinks.formats.file_formats import FORMATS
+from spark_merge.sinks.kit.errors import storage_errors
 
 
 @dataclass(frozen=True, slots=True)

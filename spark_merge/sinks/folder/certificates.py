@@ -15,15 +15,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sidecar.shared.model.nouns import OperationId, Seq
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.certificate import CertificateHead, read_head
 from sidecar.shared.log.dump_files import CERTIFICATES as LOGGED
 from sidecar.shared.log.hashed import HashedFile, sha256_of
 from sidecar.shared.log.storage import Folder
-from spark_merge.sinks.kit.errors import storage_errors
+from sidecar.shared.model.nouns import OperationId, Seq
 from spark_merge.sinks.folder.layout import CERTIFICATES, certificate_path, segment_path
+from spark_merge.sinks.kit.errors import storage_errors
 
 FORMAT_VERSION = 1
 SEGMENTS_AT_ONCE_MAX = 256

@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
+from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import CommitTs, OperationId, Seq, TableName
 from sidecar.shared.model.progress import DumpState, SegmentDump
-from sidecar.shared.log.manifest import DdlRecord
 from spark_merge.merge.cut import LIVE_PART_ROWS
 from spark_merge.port.contract import Owner
 from spark_merge.sinks.kit.records import JsonRecord

@@ -14,15 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.hashed import sha256_of
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Head, Owner, Standing
-from spark_merge.sinks.kit.chain import CommitChain, LastCommit, NumberedFiles
-from spark_merge.sinks.kit.errors import storage_errors
-from spark_merge.sinks.kit.fence import ANOTHER_FOLDER
 from spark_merge.sinks.folder.layout import (
     COMMIT,
     COMMITS,
@@ -45,6 +42,9 @@ from spark_merge.sinks.folder.layout import (
     segment_path,
     seq_of,
 )
+from spark_merge.sinks.kit.chain import CommitChain, LastCommit, NumberedFiles
+from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.fence import ANOTHER_FOLDER
 from spark_merge.sinks.kit.position import OutputState, PositionKeeper, Stored
 
 SWEPT_SEGMENTS = 1_000

@@ -31,12 +31,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from sidecar.shared.model.nouns import Column, TableSchema
-from sidecar.shared.errors import SinkError
-from spark_merge.codecs.encode.block import Block, image_columns
-from spark_merge.codecs.encode.local_time import UTC, local_texts
 from sidecar.shared.columns.values import from_bytes, from_floats, parse_floats
 from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
+from spark_merge.codecs.encode.block import Block, image_columns
+from spark_merge.codecs.encode.local_time import UTC, local_texts
 from spark_merge.ddl.eras import Era
 from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.formats.json_lines import line_blocks

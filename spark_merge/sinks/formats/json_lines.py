@@ -26,8 +26,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.ddl.eras import Era, era_of

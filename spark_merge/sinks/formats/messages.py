@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.shared.codecs.registry import codec_for
-from sidecar.shared.model.nouns import Change, Column, Lane, Message, Rank, TableSchema
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedError, SinkError
+from sidecar.shared.model.nouns import Change, Column, Lane, Message, Rank, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.block import image_columns, of_changes
 from spark_merge.codecs.encode.local_time import UTC, local_texts, zone_of
 from spark_merge.codecs.encode.messages import Encoder
-from sidecar.shared.columns.zone import ServerZone
 from spark_merge.ddl.eras import WAY_OUT, Era
 from spark_merge.port.readable import RowForm, RowsRead, Versions
 from spark_merge.sinks.formats.json_lines import line_blocks

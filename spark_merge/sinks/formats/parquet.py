@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableSchema
 from spark_merge.codecs.encode.block import Block
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
 from spark_merge.ddl.eras import Era

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted

@@ -13,17 +13,17 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task, Unit
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.kit.fence import check_next
 from spark_merge.sinks.http.client import Receiver, client_of
 from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.reading import read_back
 from spark_merge.sinks.http.records import ending_of
 from spark_merge.sinks.http.state import ReceiverState
 from spark_merge.sinks.http.writer import BodyLimits, HttpWriter, mine
+from spark_merge.sinks.kit.fence import check_next
 from spark_merge.sinks.kit.position import PositionKeeper
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.kit.position import as_text, from_fields, to_fields
 

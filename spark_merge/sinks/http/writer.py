@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log.identity import continues
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.port.contract import Counts, Outcome, Portion, Task
 from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
 from spark_merge.sinks.http.lines import Lines, lines, passed

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.sinks.iceberg.types import Mode, envelope, envelope_fields, iceberg_type, widened
 

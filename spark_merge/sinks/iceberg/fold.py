@@ -20,16 +20,16 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.log.read import batches_of
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.port.keys import are_last, key_codes
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.iceberg.partitions import Place
 from spark_merge.sinks.iceberg.types import arrow_schema
 from spark_merge.sinks.iceberg.writer import Files, LakeFile, LakeTarget
+from spark_merge.sinks.kit.errors import storage_errors
 
 POSITIONS = Schema(
     NestedField(2147483546, "file_path", StringType(), required=True), NestedField(2147483545, "pos", LongType(), required=True)

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.codecs.encode.block import one_array
 from spark_merge.codecs.encode.text_hashes import text_hashes
 from spark_merge.codecs.encode.untyped import texts

@@ -15,7 +15,7 @@ of k is in its window), and the table at a commit that has all live rows up to s
 So each snapshot has per key the state after its last live row, or else the dump's (P1, P2). A repeat adds nothing (tables.py, P5).
 
 The last step holds only if the stream brought every change of k. A dump must also repair a row of which the stream lacks a change
-(sidecar/shared/log/skips.py), and then a live row from before the dump is wrong and must not hide the chunk's row. So a pass comes at `base` only
+(shared/log/skips.py), and then a live row from before the dump is wrong and must not hide the chunk's row. So a pass comes at `base` only
 if every live row of the table is of the pass's first segment or a later one (`live` >= `since_seq`): what the log had before the pass began
 hides nothing. Live rows that come while the pass runs do not matter. A change that the stream lacks after the pass has begun is repaired by
 the next pass, which is merged.
@@ -43,8 +43,8 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from spark_merge.port.contract import DumpPass, Head
 from spark_merge.sinks.iceberg.ddl import ICEBERG, LakeAltered, alterations, check_parted
 from spark_merge.sinks.iceberg.evolution import evolved

@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.codecs.encode.block import Block, counted_blocks
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Task
 from spark_merge.port.keys import are_last, key_codes
-from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 from spark_merge.sinks.iceberg.types import rows_of_block
 from spark_merge.sinks.iceberg.writer import Files, LakeTarget, written_schema
+from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import NestedField
 
-from sidecar.shared.model.nouns import TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError, UnsupportedDdl
+from sidecar.shared.model.nouns import TableName, TableSchema, lowered
 from sidecar.shared.sql.lexer import SqlToken
 from spark_merge.ddl.tokens import ddl_tokens
 from spark_merge.sinks.iceberg.partitions import fits

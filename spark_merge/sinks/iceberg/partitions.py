@@ -21,8 +21,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.types import DateType, DoubleType, FloatType, IcebergType, LongType, NestedField, TimestampType, TimestamptzType
 
-from sidecar.shared.model.nouns import lowered
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import lowered
 from spark_merge.sinks.iceberg.types import Mode
 
 PARTITIONS_MAX = 10_000

@@ -26,10 +26,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField, PrimitiveType
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, lowered
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema, lowered
 from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task

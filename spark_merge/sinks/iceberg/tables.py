@@ -19,15 +19,13 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from sidecar.shared.model.nouns import FIRST_SEQ, Seq, TableName, TableSchema
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
+from sidecar.shared.model.nouns import FIRST_SEQ, Seq, TableName, TableSchema
 from spark_merge.merge.cut import tables_with_rows
 from spark_merge.port.contract import Accepted, Head, Owner
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.folder.output import strays
-from spark_merge.sinks.kit.held import missing
 from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, same_columns
 from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Lake, Outpaced, outpaced
@@ -36,6 +34,8 @@ from spark_merge.sinks.iceberg.partitions import check_stays, check_writable
 from spark_merge.sinks.iceberg.position import Standings, data_location, standing_of, version_of
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.writer import LakeFile, LakeTarget
+from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.held import missing
 
 _METRICS = "write.metadata.metrics."
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 from urllib.parse import unquote, urlencode, urlsplit
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.log.storage.folder import S3_PARAMETERS
+from sidecar.shared.model.nouns import CommitTs, TableName
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.iceberg.partition_rules import PartitionRules, partitions_of

@@ -19,19 +19,19 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import file_path
 from spark_merge.sinks.formats.parquet import parquet_writer
-from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 from spark_merge.sinks.iceberg.partitions import Place, parted
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
+from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 
 UNPARTITIONED = PartitionSpec().model_dump_json()
 

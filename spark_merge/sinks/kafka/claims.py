@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import Outcome
 from spark_merge.sinks.kafka.position_records import PositionRead, SinkTerm, check_term
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.port.contract import Head, Task
 
 HEADER = "ticdc-dump"

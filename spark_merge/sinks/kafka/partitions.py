@@ -1,4 +1,4 @@
-"""The partition in which TiCDC would put each row: its dispatchers' hashes (sidecar/shared/ticdc/dispatch.py) over columns of canonical text.
+"""The partition in which TiCDC would put each row: its dispatchers' hashes (shared/ticdc/dispatch.py) over columns of canonical text.
 
     rule + schema ─► the columns that count ─► their values' bytes, as Go writes them ─► crc32, xor ─► modulo the topic's partitions
 
@@ -26,11 +26,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, IndexDefinition, TableSchema, lowered
+from sidecar.shared.columns.zone import ZERO
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, IndexDefinition, TableSchema, lowered
 from sidecar.shared.partition.ids import NEW_LOG
 from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
-from sidecar.shared.columns.zone import ZERO
 
 _Hashes = npt.NDArray[np.uint32]
 

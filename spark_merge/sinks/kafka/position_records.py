@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.port.contract import Accepted, Outcome, Owner, Rows
 
 VERSION = 1

@@ -22,9 +22,9 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.codecs.registry import CARRIERS, codec_for
-from sidecar.shared.model.nouns import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
 from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.merge.cut import stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.readable import Reading

@@ -1,7 +1,7 @@
 """A Kafka sink by its URI: `kafka://b1:9092,b2:9092/topic?protocol=open-protocol&…`, with TiCDC's own parameters and a few of ours.
 
-What a changefeed's config file says (`config=FILE`: sidecar/shared/ticdc/changefeed_file.py) holds here too, the URI before it; how the brokers
-are reached is read as a changefeed's is (sidecar/shared/ticdc/changefeed_info.py). A parameter of TiCDC's that is not declared here is rejected.
+What a changefeed's config file says (`config=FILE`: shared/ticdc/changefeed_file.py) holds here too, the URI before it; how the brokers
+are reached is read as a changefeed's is (shared/ticdc/changefeed_info.py). A parameter of TiCDC's that is not declared here is rejected.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from urllib.parse import urlencode, urlunsplit
 
 from sidecar.shared.codecs.registry import CARRIERS
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_file import ChangefeedFile, rules_of
 from sidecar.shared.ticdc.changefeed_info import client_settings, kafka_place

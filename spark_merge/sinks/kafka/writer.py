@@ -20,8 +20,8 @@ from operator import attrgetter, itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.codecs.encode.by_table import by_table
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import continues
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.kit.errors import storage_errors
 
 ANOTHER_FOLDER = "deliver a new log to a new folder, and dump again; or set log.uri back to the log that the output is of"

@@ -1,4 +1,4 @@
-"""A sink's folder by its URI: a bare path, `file:///dir`, or `s3://bucket/dir` with the storage's own parameters (sidecar/shared/log/storage)."""
+"""A sink's folder by its URI: a bare path, `file:///dir`, or `s3://bucket/dir` with the storage's own parameters (shared/log/storage)."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import DumpPass
 from spark_merge.port.foreign import noting
 

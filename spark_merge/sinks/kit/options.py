@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.model.nouns import CommitTs
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.kit.durations import seconds_of, text_of
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.kit.fence import check_log, check_next
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.ddl.routes import Routes, route
 from spark_merge.port.contract import Head, has_rows

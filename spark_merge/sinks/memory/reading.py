@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.merge.rule import Image, OutputRow
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead, Versions

@@ -10,8 +10,8 @@ from threading import RLock
 from sidecar.shared.model.nouns import TableName
 from spark_merge.merge.rule import Image, OutputRow
 from spark_merge.port.contract import Accepted, Outcome, Owner
-from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.kit.position import check_owner
+from spark_merge.sinks.memory.positions import MemoryPositions
 
 Key = tuple[TableName, Image]
 

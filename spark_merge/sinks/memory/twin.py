@@ -7,9 +7,9 @@ import pyarrow as pa
 from sidecar.shared.model.nouns import TableSchema
 from spark_merge.port.contract import Accepted, Batch, Owner, Standing
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.sinks.memory.reading import read_back
 from spark_merge.sinks.memory.target import Begun, target
-from spark_merge.sinks.kit.position import PositionKeeper
 
 
 class Twin:

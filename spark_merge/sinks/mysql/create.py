@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pymysql
 
+from sidecar.shared.errors import SinkError, UnsupportedDdl
 from sidecar.shared.model.nouns import (
     MARK_TABLE,
     ColumnDefinition,
@@ -26,7 +27,6 @@ from sidecar.shared.model.nouns import (
     TableSchema,
     lowered,
 )
-from sidecar.shared.errors import SinkError, UnsupportedDdl
 from sidecar.shared.mysql.collation import by_bytes
 from sidecar.shared.mysql.flavour import Flavour, flavour_of
 from sidecar.shared.sql.text import Shows, quoted, quoted_text, shown

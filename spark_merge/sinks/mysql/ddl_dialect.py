@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import TableName, lowered
 from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import TableName, lowered
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.statement import (

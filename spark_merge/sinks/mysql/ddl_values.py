@@ -7,7 +7,7 @@
                      or a partition is carried out by hand, and an exact dump follows
 
 - What TiDB makes of values whose type changes: spark_merge/ddl/conversion.py. What MariaDB and MySQL make of them: `_ALIKE`. They convert
-  as a strict session does (sidecar/shared/mysql/setup.py), so a value that does not fit stops the DDL there; whatever TiDB's author had set.
+  as a strict session does (shared/mysql/setup.py), so a value that does not fit stops the DDL there; whatever TiDB's author had set.
 - TiDB computes as TiDB, but for what hangs on its author's session, which no log has: the time zone, the day.
 - What existing rows have in a new column: spark_merge/ddl/columns.py.
 - A stored generated column is in the feed. Where its formula may have another result at the target, it is a plain column (formulas.py).
@@ -26,9 +26,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Kind, TableDefinition, TableName, TableSchema, lowered
 from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Kind, TableDefinition, TableName, TableSchema, lowered
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.rowcodec.type_cast import TEXT_BYTES, ColumnType
 from sidecar.shared.sql.lexer import tokens

@@ -24,8 +24,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import pymysql
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq
 from sidecar.shared.mysql.errors import NO_RELATION, code_of
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.session import MysqlSession

@@ -26,6 +26,9 @@ from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.kit.keyed import KnownTables
+from spark_merge.sinks.kit.position import PositionKeeper
+from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.kit.written import end_with_ddls, planned
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
@@ -34,9 +37,6 @@ from spark_merge.sinks.mysql.reading import reading
 from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
 from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
-from spark_merge.sinks.kit.position import PositionKeeper
-from spark_merge.sinks.kit.table_ddl import checked_effects
-from spark_merge.sinks.kit.written import end_with_ddls, planned
 
 DDL_S_MAX = 30 * 24 * 3600
 """A DDL may take as long as it takes."""

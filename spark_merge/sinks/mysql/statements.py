@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.sql.text import quoted
 from spark_merge.port.keys import key_text
 from spark_merge.sinks.kit.grouped import grouped

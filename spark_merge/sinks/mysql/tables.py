@@ -15,8 +15,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema, lowered
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.rowcodec.type_cast import column_type

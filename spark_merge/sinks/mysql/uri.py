@@ -9,14 +9,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
-from spark_merge.sinks.mysql.ddl import Decided
-from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.kit.options import commit_tss, flag, matching, names_of, number, option, read, routes, text
 from spark_merge.sinks.kit.server import one_host, server_of
+from spark_merge.sinks.mysql.ddl import Decided
+from spark_merge.sinks.mysql.server import SqlServer
 
 POSITION_SCHEMA = "ticdc_dump"
 PORTS = {"mysql": 3306, "tidb": 4000}

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName
 from spark_merge.port.keys import last_places
 from spark_merge.sinks.opensearch import client
 from spark_merge.sinks.opensearch.client import AWAY, BUSY, CONFLICT, NOT_FOUND, OpenSearchSession, hint_of

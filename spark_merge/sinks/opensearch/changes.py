@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq, TableSchema
 from spark_merge.sinks.opensearch.changes import Changes, ColumnSource, KeptIndex
 from spark_merge.sinks.opensearch.client import NOT_FOUND
 from spark_merge.sinks.opensearch.fields import Form, Forms, differs

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from opensearchpy.exceptions import RequestError
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.identity import continues
+from sidecar.shared.model.nouns import Seq, TableSchema
 from spark_merge.sinks.kit.grouped import grouped
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchSession, kind_of
 from spark_merge.sinks.opensearch.fields import differs, problems

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from string import Formatter
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.kit.options import option, parsed, routes
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.float_texts import reprs
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.sinks.opensearch.fields import Form, Forms
 
 YEAR_DIGITS = 4

@@ -10,11 +10,11 @@ from typing import Any
 
 from opensearchpy.exceptions import ConflictError, RequestError
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq
 from spark_merge.port.contract import Owner
-from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchServer, OpenSearchSession, kind_of
 from spark_merge.sinks.kit.position import Missed, OutputState, PositionKeeper, Stored, as_text, check_owner, from_fields, to_fields
+from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchServer, OpenSearchSession, kind_of
 
 DOCUMENT = "sink"
 

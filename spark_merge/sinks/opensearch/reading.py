@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from opensearchpy.exceptions import TransportError
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.port.contract import Accepted
 from spark_merge.port.keys import key_text

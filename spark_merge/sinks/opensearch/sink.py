@@ -15,13 +15,14 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import stages, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.kit.written import end_with_ddls, planned
 from spark_merge.sinks.opensearch.changes import Changes, arrived, changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.ddl import IndexDdlRunner
@@ -31,7 +32,6 @@ from spark_merge.sinks.opensearch.position import OwnedPosition, WrittenBatch, p
 from spark_merge.sinks.opensearch.reading import reading
 from spark_merge.sinks.opensearch.uri import PARAMETERS, POSITION_INDEX, OpenSearchSettings, settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
-from spark_merge.sinks.kit.written import end_with_ddls, planned
 
 FEW_CHUNK_ROWS = 5_000
 """A dump's rows of a segment that go among its live ones: a stage of their own costs more."""

@@ -8,14 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs
 from spark_merge.port.kinds import SinkUri
+from spark_merge.sinks.kit.options import block, commit_tss, matching, names_of, number, one_of, option, read, unset_or
+from spark_merge.sinks.kit.server import server_of
 from spark_merge.sinks.opensearch.client import OpenSearchServer
 from spark_merge.sinks.opensearch.fields import Forms
 from spark_merge.sinks.opensearch.names import IndexNames
-from spark_merge.sinks.kit.options import block, commit_tss, matching, names_of, number, one_of, option, read, unset_or
-from spark_merge.sinks.kit.server import server_of
 
 PORT = 9200
 POSITION_INDEX = "ticdc_dump"

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.codecs.encode.runs import TableRun
 from spark_merge.port.contract import ChunkPiece, Piece
 from spark_merge.port.keys import key_text

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from urllib.parse import quote
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import InvalidField, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
-from spark_merge.sinks.kit.errors import storage_errors
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.folder.layout import SEGMENT, DeliveredSegment, segment_path
 from spark_merge.sinks.folder.output import SWEPT_SEGMENTS
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.options import option, real
 from spark_merge.sinks.kit.records import JsonRecord
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Lock
 
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.model.progress import SegmentDump
 from sidecar.shared.errors import OutOfReach, RefusedRequest, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import known_id, own_of
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.progress import SegmentDump
 from sidecar.shared.model.sink_delivery import SubscriberState
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, IDENTITY, LOG, DeliveredSegment, part_of, segment_path
 from spark_merge.sinks.folder.output import accepted_in
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.spool.frames import read_frames
 from spark_merge.sinks.spool.keeping import (
     SUBSCRIBERS_MAX,

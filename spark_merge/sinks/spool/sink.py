@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.merge.cut import spread, stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.sinks.folder.layout import DeliveredFile, FolderIdentity

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import DeliveredFile, file_path
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.spool.frames import FrameFile
 
 FORMAT = "frames"

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sidecar.shared.errors import SinkError
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.nouns import Column, TableSchema
-from sidecar.shared.errors import SinkError
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.kit.grouped import grouped

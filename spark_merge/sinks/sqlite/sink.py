@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, lowered
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.ddl.routes import check_apart
 from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Standing, Task, Unit, counted, has_rows

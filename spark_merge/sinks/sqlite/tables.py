@@ -14,14 +14,14 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, lowered
 from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
 from spark_merge.port.contract import Head
-from spark_merge.sinks.sqlite.database import quoted
 from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.sqlite.database import quoted
 
 COLUMNS_MAX = 2000
 """SQLITE_MAX_COLUMN of a SQLite that was built as it is by default."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.kit.chain import LastCommit, NumberedFiles
 from spark_merge.sinks.kit.errors import storage_errors

@@ -21,8 +21,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName
 from spark_merge.port.contract import Owner
 
 OURS = "_ticdc_dump"

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from spark_merge.codecs.encode.block import schema_of
 from spark_merge.port.contract import Head
 from spark_merge.sinks.storage.layout import StoragePlace, data_folder, data_name

@@ -15,7 +15,20 @@ from spark_merge.codecs.encode.local_time import zone_of
 from spark_merge.codecs.encode.messages import Architecture, Encoder
 from spark_merge.codecs.protocols import encoder
 from spark_merge.sinks.formats.csv_lines import CsvForm
-from spark_merge.sinks.kit.options import ValueKind, flag, is_word, names_of, number, one_of, option, options_in, read, seconds, text, texts_of
+from spark_merge.sinks.kit.options import (
+    ValueKind,
+    flag,
+    is_word,
+    names_of,
+    number,
+    one_of,
+    option,
+    options_in,
+    read,
+    seconds,
+    text,
+    texts_of,
+)
 
 Protocol: TypeAlias = Literal["csv", "canal-json"]
 DateSeparator: TypeAlias = Literal["none", "year", "month", "day"]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.partition.ids import key_ids, partition_ids
 from spark_merge.codecs.encode.split import image_column, split_at
 from spark_merge.port.contract import CHANGES

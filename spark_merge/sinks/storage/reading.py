@@ -16,17 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from spark_merge.ddl.eras import Era, era_of, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.formats.csv_lines import check_form, csv_rows
 from spark_merge.sinks.formats.messages import form_of, message_file_rows
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.row_versions import dealt
 from spark_merge.sinks.storage.layout import OURS, StoragePlace
 from spark_merge.sinks.storage.names import Last, StorageNames

@@ -20,9 +20,9 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableName, TableSchema
 from sidecar.shared.sql.lexer import tokens
 from sidecar.shared.ticdc.ddl_text import action_of
 from spark_merge.codecs.decode.canal_json import kind_of

@@ -17,9 +17,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.partition.ids import is_partitioned
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES
 from spark_merge.merge.cut import spread, units

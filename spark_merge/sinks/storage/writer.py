@@ -18,18 +18,18 @@ from typing import IO, Self
 
 import pyarrow as pa
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.partition.ids import is_partitioned
 from spark_merge.codecs.encode.block import Block, blocks, of_changes
 from spark_merge.codecs.encode.by_table import by_table
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES, split
 from spark_merge.port.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.formats.csv_lines import csv_header, csv_lines
 from spark_merge.sinks.formats.messages import message_lines
+from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.storage.layout import StoragePlace, staged_path
 from spark_merge.sinks.storage.names import Staged
 from spark_merge.sinks.storage.options import StorageOptions

@@ -13,11 +13,11 @@ from functools import partial
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
-from sidecar.shared.model.progress import progress_from_json
-from sidecar.shared.log.manifest import Manifest
 from sidecar.replay.judge import table_replay
 from sidecar.replay.judge.verify import replay
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
+from sidecar.shared.model.progress import progress_from_json
 from tests.integration.test_ddl_recordings import wrong_in_ticdc
 from tests.support.read_back import read_back
 from tests.support.recorded_target import Case, RecordedLog

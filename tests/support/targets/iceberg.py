@@ -11,10 +11,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from spark_merge.ddl.routes import routes_of
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.iceberg.types import Mode

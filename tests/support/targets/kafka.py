@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.testing.places import Shown
 from tests.support.kafka_feeds import new_topic

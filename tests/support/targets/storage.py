@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
-from sidecar.shared.log.storage import open_folder
 from sidecar.replay.judge.rows import equal_rows
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from spark_merge.sinks.files.reader import read_output
 from tests.support.read_back import read_back
 from tests.support.recorded_target import Case, RecordedLog, Texts, deliver

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import CommitTs, TableName
 from tests.support.recorded_target import Case, Read, RecordedLog
 from tests.support.replaying import Stage
 

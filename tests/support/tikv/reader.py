@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.ports import Puller
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled
 from tests.support.tikv.recorded import History
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from unittest.mock import patch
 
-from sidecar.shared.config import TikvSection
 from sidecar.feeds.tikv import gc as tikv_gc
 from sidecar.feeds.tikv.puller import TikvPuller
+from sidecar.shared.config import TikvSection
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, KvEvent
 from sidecar.shared.rowcodec.kv_matcher import COMMIT, PREWRITE
 from tests.support.tikv.cluster import Cluster

@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.adapters.tidb import ddl_history
 from sidecar.adapters.tidb.ddl_history import DdlHistory
-from sidecar.shared.model.nouns import CommitTs, TableName, ts_at
 from sidecar.shared.errors import SourceError, SourceLost
+from sidecar.shared.model.nouns import CommitTs, TableName, ts_at
 from sidecar.shared.schema.ddl import Action
 from tests.support.services.fake_tidb import FakeJob, FakeTidb, Refused
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.reads.definition import definition
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.shared.model.nouns import ColumnDefinition, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.reads.definition import definition
 from sidecar.shared.rowcodec.kv_table import kv_table
 from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.kv_encoder import column, info

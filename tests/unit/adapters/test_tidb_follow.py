@@ -9,6 +9,7 @@ import pytest
 
 from sidecar.adapters.memory.log import MemoryLog
 from sidecar.adapters.tidb.follow import FollowedSchemas
+from sidecar.shared.errors import FeedUnsuitable, SourceError, SourceLost, UnsupportedDdl
 from sidecar.shared.model.nouns import (
     Column,
     ColumnDefinition,
@@ -22,7 +23,6 @@ from sidecar.shared.model.nouns import (
     TableSchema,
 )
 from sidecar.shared.model.schema_step import SchemaFate, TableStep, steps
-from sidecar.shared.errors import FeedUnsuitable, SourceError, SourceLost, UnsupportedDdl
 from tests.support.changes import put, resolved
 from tests.unit.test_pipeline import SCHEMAS, TABLE, Stage
 

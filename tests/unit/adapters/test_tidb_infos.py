@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from sidecar.adapters.tidb.infos import TidbInfos, TidbStatusPort
 from sidecar.shared.config import SourceSection, Tls
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import ConfigError, SourceError, SourceLost
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.recordings import recording
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused

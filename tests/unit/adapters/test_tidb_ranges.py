@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sidecar.adapters.tidb.ranges import SCANNED_ROWS_MAX, problem, slow_reads
+from sidecar.shared.errors import SourceLost
 from sidecar.shared.model.keyset import KeyColumn, ReadKey
 from sidecar.shared.model.nouns import Column, TableName
-from sidecar.shared.errors import SourceLost
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
 T = TableName("shop", "t")

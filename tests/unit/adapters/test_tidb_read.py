@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.reads.read import canonical, chunk_select
+from sidecar.shared.errors import SourceError
 from sidecar.shared.model.keyset import KeyColumn, ReadKey, rowid_key
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
-from sidecar.shared.errors import SourceError
+from sidecar.shared.reads.read import canonical, chunk_select
 
 TABLE = TableName("app", "t")
 ID, NAME, DATA = Column("id", "int", nullable=False), Column("na`me", "text"), Column("data", "binary", nullable=False)

@@ -7,10 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.reads.read import ChunkReader, SelectedChunk
 from sidecar.adapters.tidb.read_queue import Reads
-from sidecar.shared.reads.reader import TableReader, _Ahead
-from sidecar.shared.reads.sql_reads import SqlReadSession
 from sidecar.shared.config import SourceSection
 from sidecar.shared.model.chunk import WrittenChunk
 from sidecar.shared.model.messages import Brackets, ReadChunk
@@ -18,6 +15,9 @@ from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.read import ChunkReader, SelectedChunk
+from sidecar.shared.reads.reader import TableReader, _Ahead
+from sidecar.shared.reads.sql_reads import SqlReadSession
 
 TABLE = TableName("shop", "orders")
 SCHEMAS = {TABLE: TableSchema(TABLE, (Column("id", "int", nullable=False),), ("id",))}

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.reads import read
-from sidecar.shared.reads.read import ChunkReader, SelectedChunk
-from sidecar.shared.reads.tables import TableFacts
 from sidecar.shared.model.keyset import Key, KeyColumn, ReadKey
 from sidecar.shared.model.messages import Brackets, ReadChunk
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.reads import read
+from sidecar.shared.reads.read import ChunkReader, SelectedChunk
+from sidecar.shared.reads.tables import TableFacts
 
 TABLE = TableName("app", "t")
 SCHEMA = TableSchema(TABLE, (Column("k", "text", nullable=False), Column("v", "text")), ("k",))

@@ -13,6 +13,14 @@ import pytest
 
 from sidecar.adapters.tidb import remote_reads
 from sidecar.adapters.tidb.remote_reads import RemoteReaders, RemoteReads
+from sidecar.shared.errors import ConfigError, LogBroken, LogUnreachable, StorageFull, TicdcDumpError
+from sidecar.shared.log import storage
+from sidecar.shared.log.layout import chunk_name
+from sidecar.shared.log.schemas_file import schemas_from_json
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import ChunkFile
+from sidecar.shared.model.messages import Brackets, ChunkLost, ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.reads.remote_wire import (
     METHOD,
     ChunkFailed,
@@ -28,14 +36,6 @@ from sidecar.shared.reads.remote_wire import (
     command_of,
     to_bytes,
 )
-from sidecar.shared.model.chunk import ChunkFile
-from sidecar.shared.model.messages import Brackets, ChunkLost, ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
-from sidecar.shared.errors import ConfigError, LogBroken, LogUnreachable, StorageFull, TicdcDumpError
-from sidecar.shared.log import storage
-from sidecar.shared.log.layout import chunk_name
-from sidecar.shared.log.schemas_file import schemas_from_json
-from sidecar.shared.log.storage import Folder, open_folder
 from tests.support.eventually import PATIENCE_S, eventually
 
 TABLE, OTHER = TableName("shop", "orders"), TableName("shop", "items")

@@ -15,14 +15,14 @@ import pymysql
 import pytest
 
 from sidecar.adapters.tidb import schema
-from sidecar.shared.reads.tables import TableFacts, has_columns_of, read_key
 from sidecar.adapters.tidb.schema import TidbSchemas, _with_statistics
+from sidecar.ports import Caller
 from sidecar.shared.config import SourceSection
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SourceError, SourceLost
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession
-from sidecar.ports import Caller
+from sidecar.shared.reads.tables import TableFacts, has_columns_of, read_key
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb
 

@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.adapters.tidb import schema
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, ts_at
 from sidecar.shared.errors import SourceError, SourceLost
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, ts_at
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
 ORDERS, LEDGER = TableName("shop", "orders"), TableName("shop", "ledger")

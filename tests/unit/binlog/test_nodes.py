@@ -7,8 +7,8 @@ import json
 import pytest
 
 from sidecar.binlog.nodes import PAUSED, Node, node_of
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from tests.support.recordings import recording
 
 RECORDED = (

@@ -16,9 +16,9 @@ from sidecar.adapters.etcd import client as etcd_client
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
 from sidecar.cli import init
 from sidecar.cli.main import main
+from sidecar.setup.sql import account_sql, watermark_sql
 from sidecar.shared.config import read_config
 from sidecar.shared.errors import CoordinationLost
-from sidecar.setup.sql import account_sql, watermark_sql
 from tests.hostile.keys import Etcd
 from tests.rig.changefeed import info_key
 from tests.unit.setup.test_cluster import KAFKA, PD, SERVERS, definition

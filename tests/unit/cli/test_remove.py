@@ -13,9 +13,9 @@ import pytest
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.cli import remove
 from sidecar.cli.main import main
-from sidecar.shared.config import Config, EtcdSection, TikvSection
 from sidecar.run import leaving
 from sidecar.run.leaving import KeptBehind, LeftBehind, Reach
+from sidecar.shared.config import Config, EtcdSection, TikvSection
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from sidecar.cli.terminal import View, moment
 from sidecar.cli.views import RATE_OVER_S, ReplayLooks
+from sidecar.replay.status import ReplayStatus
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, ts_at
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.replay.status import ReplayStatus
 
 ORDERS = TableName("shop", "orders")
 AT = ts_at(1_795_232_130_250)

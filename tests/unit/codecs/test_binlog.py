@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.sequence import Sequence
 from sidecar.shared.codecs.binlog import BinlogCodec
 from sidecar.shared.codecs.kv import encode_ddl, encode_resolved
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
-from sidecar.core.sequence import Sequence
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.rowcodec.binlog_event import schema_version_of
 from sidecar.shared.rowcodec.kv_table import kv_table
 from tests.support.binlog_encoder import deleted, fake, inserted, int_handle, transaction, updated

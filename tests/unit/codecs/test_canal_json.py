@@ -14,8 +14,8 @@ from sidecar.shared.codecs.canal_json import CanalJson, encode_mark, encode_reso
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.open_protocol import OpenProtocol
 from sidecar.shared.codecs.refusals import EXTENSION_HINT, LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from tests.lanes import examples
 from tests.unit.codecs.recorded import bracket_marks, changes, mark_changes, messages
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.codecs.kv import KvCodec, KvImages, encode_ddl, encode_images, encode_resolved, encode_row, images_of
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.replay.kv_rows import row_key, row_value
+from sidecar.shared.codecs.kv import KvCodec, KvImages, encode_ddl, encode_images, encode_resolved, encode_row, images_of
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.rowcodec.key_values import KvEntry, rows_of
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import column, info

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.open_protocol import OpenProtocol, encode_mark, encode_resolved
 from sidecar.shared.codecs.refusals import LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from tests.lanes import examples
 from tests.unit.codecs.recorded import bracket_marks, changes, mark_changes, messages
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.console.access import FAILED_LOGINS_MAX, FAILED_LOGINS_S, SESSION_S, SESSIONS_MAX, ConsoleAccess, Visitor
 from sidecar.control.asker import token_name
+from sidecar.shared.config import ConsoleSection, Tls
 from tests.support.console import TOKEN
 
 TLS = Tls(cert_file="c", key_file="k", ca_file="a")

@@ -13,11 +13,11 @@ from typing import TypeVar
 import h11
 import pytest
 
-from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.console import connections, live
 from sidecar.console.access import Visitor
 from sidecar.console.connections import HEAD_BYTES_MAX, BoundedHttp, certificate_name
 from sidecar.console.listening import CONNECTIONS_MAX
+from sidecar.shared.config import ConsoleSection, Tls
 from tests.support.console import HERE, Browser, ServedConsole, console_of, is_ended, raw
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.tls import Authority

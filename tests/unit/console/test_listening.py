@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.console.listening import FIRST_LOOK_S, ConsoleServer, bound, check_console, console_address
+from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.shared.errors import ConfigError
 from tests.support.console import HERE, Browser, ServedConsole, is_ended, opened, raw
 from tests.support.eventually import eventually

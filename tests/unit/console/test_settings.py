@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from sidecar.shared.config import Config, ConsoleSection, KafkaSection
 from sidecar.console.settings import HIDDEN, grouped_settings, shown_settings
+from sidecar.shared.config import Config, ConsoleSection, KafkaSection
 from tests.support.console import CONFIG
 
 SECRET = "Planted-5ecret"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sidecar.console.starting import CHOSEN_MAX, NUMBERS, StartForm, form_of, number, settings_request, start_request
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 

@@ -15,12 +15,12 @@ from urllib.parse import quote, urlencode
 import pytest
 from msgspec import structs
 
-from sidecar.shared.config import ConsoleSection, KafkaSection, LogSection
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
-from sidecar.shared.model.progress import DumpState
+from sidecar.shared.config import ConsoleSection, KafkaSection, LogSection
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import REPORTS
+from sidecar.shared.model.progress import DumpState
 from tests.support.console import CONFIG, HERE, Browser, ServedConsole, Shown, browser_of, console_of
 from tests.support.console_shop import DONE, DUMP, VERIFIED, Shop
 from tests.support.eventually import eventually

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.console.access import FAILED_LOGINS_MAX
 from sidecar.console.web import FIELDS_MAX, FORM_BYTES_MAX, WAITING_MAX
+from sidecar.shared.config import ConsoleSection, Tls
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import open_folder
 from tests.support.console import HERE, TOKEN, Browser, ServedConsole, browser_of, console_of

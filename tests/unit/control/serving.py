@@ -10,7 +10,6 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.shared.config import ControlSection, DumpSection
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
 from sidecar.control.served import Served
@@ -18,11 +17,12 @@ from sidecar.control.service import ControlService
 from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
+from sidecar.ports import Caller, SchemaSource, TableEstimate
+from sidecar.shared.config import ControlSection, DumpSection
+from sidecar.shared.errors import RefusedRequest, SourceError, UnfitKeys
 from sidecar.shared.model.messages import Asker, Request
 from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.shared.errors import RefusedRequest, SourceError, UnfitKeys
-from sidecar.ports import Caller, SchemaSource, TableEstimate
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.hidden_changes import Explanation
 

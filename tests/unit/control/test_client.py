@@ -15,9 +15,9 @@ from sidecar.control import security
 from sidecar.control import service as service_module
 from sidecar.control.answers import EXIT_REFUSED, EXIT_UNREACHABLE, REQUEST_BYTES_MAX, CallFailed
 from sidecar.control.client import Access, ControlClient, _with_port
-from sidecar.shared.model.nouns import TableName, TableSchema
-from sidecar.shared.errors import ConfigError
 from sidecar.ports import Caller, SchemaSource
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.nouns import TableName, TableSchema
 from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import Owner, Schemas, Serving
 from ticdc_dump.v1 import control_pb2 as pb

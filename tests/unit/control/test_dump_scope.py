@@ -6,9 +6,9 @@ import pytest
 
 from sidecar.control.dump_scope import Scope, resolve, start_dump, unknown_sinks
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
+from sidecar.shared.errors import RefusedRequest, SourceError
 from sidecar.shared.model.messages import Brackets, Pace, ReadWith
 from sidecar.shared.model.nouns import MARK_TABLE, TableName
-from sidecar.shared.errors import RefusedRequest, SourceError
 from tests.unit.control.serving import ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
 from ticdc_dump.v1 import control_pb2 as pb
 

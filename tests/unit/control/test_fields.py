@@ -14,9 +14,9 @@ import pytest
 from sidecar.control.fields import NAME_CHARACTERS_MAX, REQUIRED, RULES, UNCHECKED, check_fields, given_id, identifies, names, says
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import InvalidField
 from sidecar.shared.log.verification import report_name
+from sidecar.shared.model.nouns import OperationId
 from tests.support.hostile_ids import HOSTILE, all_below, damaged_verification
 from tests.unit.run.test_term_verifications import REQUEST
 from ticdc_dump.v1 import control_pb2 as pb

@@ -11,11 +11,11 @@ from sidecar.control.dump_scope import Scope, resolve
 from sidecar.control.exact import after_dump
 from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.verification_messages import asked, expected
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.shared.errors import RefusedRequest, SinkError
 from sidecar.shared.log.verification import Unjudged, VerifyRequest
-from sidecar.run.repairing import KeyDump, start_key_dump
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, TableName
 from sidecar.shared.ticdc.changefeed import EventFilter
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.hidden_changes import KINDS, Explanation, explanations

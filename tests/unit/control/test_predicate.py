@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sidecar.control.predicate import DEEP_MAX, NAMED_MAX, PREDICATE_BYTES_MAX, predicate
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 
 COLUMNS = (
     Column("id", "int"),

@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 
 from sidecar.control.requests import WAITING_MAX, QueuedRequests
-from sidecar.shared.model.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, StopDump
 from sidecar.shared.errors import CoordinationLost, RefusedRequest
+from sidecar.shared.model.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, StopDump
 from tests.support.eventually import PATIENCE_S
 
 

@@ -14,17 +14,17 @@ import grpc
 import grpc_testing
 import pytest
 
-from sidecar.shared.config import DumpSection
 from sidecar.control import service as service_module
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService
 from sidecar.control.wire import preview_json
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.ports import Caller, SchemaSource, SlowReads
+from sidecar.shared.config import DumpSection
+from sidecar.shared.errors import CoordinationLost, SourceError
 from sidecar.shared.model.messages import NOT_RECORDED, Brackets, PauseDump, StartDump
 from sidecar.shared.model.nouns import OperationId, TableName
 from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import CoordinationLost, SourceError
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.ports import Caller, SchemaSource, SlowReads
 from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import ALICE, FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
 from ticdc_dump.v1 import control_pb2 as pb

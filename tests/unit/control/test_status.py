@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sidecar.control.status import Measured, SidecarStatus, above_bound, stream_waiting_for, waiting_for
+from sidecar.pace.controller import SinkState
+from sidecar.shared.errors import with_hint
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import Lane, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.shared.errors import with_hint
-from sidecar.pace.controller import SinkState
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 LANE = Lane("kafka/orders/2")

@@ -15,8 +15,8 @@ from sidecar.control import subscribe as module
 from sidecar.control.served import Served
 from sidecar.control.service import ControlService
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, SubscriberReport, Subscriptions
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import OutOfReach, SinkError
+from sidecar.shared.model.nouns import Seq
 from sidecar.shared.model.sink_delivery import SubscriberState
 from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import Owner, standby

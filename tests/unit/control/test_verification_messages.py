@@ -9,7 +9,7 @@ from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
 from sidecar.control.verification_messages import EXAMPLES_REPORTED_MAX, asked, expected, verification
-from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.ports import TableEstimate
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log.verification import (
     OVER,
@@ -24,7 +24,7 @@ from sidecar.shared.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
-from sidecar.ports import TableEstimate
+from sidecar.shared.model.nouns import OperationId, TableName
 from ticdc_dump.v1 import control_pb2 as pb
 
 ORDERS, ITEM = TableName("shop", "orders"), TableName("shop", "item")

@@ -22,11 +22,11 @@ from sidecar.control.wire import (
     share_done,
     status_json,
 )
+from sidecar.history.entry import HistoryEntry, OperationCommand, OperationKind, OperationScope
+from sidecar.pace.controller import SinkState
 from sidecar.shared.model.messages import Asker, Brackets, Pace
 from sidecar.shared.model.nouns import CommitTs, Lane, OperationId, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
-from sidecar.history.entry import HistoryEntry, OperationCommand, OperationKind, OperationScope
-from sidecar.pace.controller import SinkState
 from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2 as pb

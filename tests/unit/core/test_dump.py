@@ -10,12 +10,14 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import LOST_MAX, MISFITS_MAX
 from sidecar.core.dump_run import READY_MS_MAX
 from sidecar.core.dump_start import KEYS_BYTES_MAX, Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import WAITING_MAX, Dumps
+from sidecar.core.plan import SPANS_MAX
+from sidecar.shared.errors import DumpsWait, RefusedRequest
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.messages import (
     Brackets,
     ChunkLost,
@@ -38,9 +40,7 @@ from sidecar.shared.model.messages import (
     StopDump,
 )
 from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName, ts_at
-from sidecar.core.plan import SPANS_MAX
 from sidecar.shared.model.progress import OVER, DumpState, Progress, Span, TableProgress, keys_bytes, progress_from_json, unread
-from sidecar.shared.errors import DumpsWait, RefusedRequest
 
 A, B = TableName("s", "a"), TableName("s", "b")
 FIRST, SECOND = "1" * 16, "2" * 16

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sidecar.control.answers import new_operation_id
 from sidecar.control.verification_messages import derived_id
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.shared.model.nouns import CommitTs, operation_id
-from sidecar.shared.model.schema_step import dump_after_ddl
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.log.verification import request_name
+from sidecar.shared.model.nouns import CommitTs, operation_id
+from sidecar.shared.model.schema_step import dump_after_ddl
 from tests.support.hostile_ids import HOSTILE
 
 IDS = st.text(max_size=80) | st.text("./%\\\0\n", max_size=8) | st.from_regex(r"[0-9A-Za-z]{1,70}")

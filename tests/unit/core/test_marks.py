@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from sidecar.core.marks import DUMP_ID_LENGTH, Marks, mark_number, mark_uuid
-from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind
 from sidecar.shared.errors import MarkError
+from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind
 
 DUMP = "d" * DUMP_ID_LENGTH
 EPOCH = 7

@@ -8,10 +8,10 @@ from itertools import count
 
 import pytest
 
+from sidecar.core.plan import CHUNK_BYTES_TARGET, CHUNK_ROWS_MIN, FIRST_CHUNK_ROWS_MAX, HELD_CHUNKS, SPANS_MAX, Plan, Work
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.messages import ChunkRead
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.core.plan import CHUNK_BYTES_TARGET, CHUNK_ROWS_MIN, FIRST_CHUNK_ROWS_MAX, HELD_CHUNKS, SPANS_MAX, Plan, Work
 from sidecar.shared.model.progress import KEYS_A_SPAN, Span, TableProgress, unread
 from sidecar.shared.model.schema_step import SchemaFate, TableStep
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import CommitTs, Envelope, Lane, ts_at
 from sidecar.core.sequence import SPARE_TS, Sequence
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs, Envelope, Lane, ts_at
 from tests.support.changes import accept, ddl, delete, keys, put, release, resolved, sequence
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import CommitTs, MarkKind, Seq, TableName
 from sidecar.core.window import Windows
 from sidecar.shared.errors import SourceError
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import CommitTs, MarkKind, Seq, TableName
 
 TABLE = TableName("s", "t")
 

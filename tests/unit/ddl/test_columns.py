@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_layout import layout_of
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import logged_ddls

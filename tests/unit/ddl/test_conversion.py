@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.rowcodec.type_cast import ColumnType
 from spark_merge.ddl.columns import column_effects
 from spark_merge.ddl.conversion import Conversion, Typed, conversion

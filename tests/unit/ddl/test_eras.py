@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, IndexDefinition, IndexPart, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, CommitTs, IndexDefinition, IndexPart, TableName, TableSchema
 from spark_merge.ddl.eras import WAY_OUT, Era, era_of, eras
 from tests.unit.encode.open_tables import changed, table
 

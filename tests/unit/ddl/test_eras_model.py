@@ -8,9 +8,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.sql.text import Shows, shown
 from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.ddl.eras import Era, eras

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.ddl.logged import logged_ddls
 from spark_merge.ddl.statement import StatementKind
 from spark_merge.port.contract import Head

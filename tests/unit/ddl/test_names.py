@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import ConfigError, SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Ddl, Message, TableName
-from sidecar.shared.errors import UnsupportedDdl
-from sidecar.shared.mysql.flavour import Flavour, flavour_of
 from sidecar.replay.recording import Recording
+from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import Ddl, Message, TableName
+from sidecar.shared.mysql.flavour import Flavour, flavour_of
 from sidecar.shared.sql.text import quoted
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import Feature, StatementKind

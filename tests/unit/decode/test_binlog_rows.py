@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, PreviousLayout, Rank, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, PreviousLayout, Rank, TableName, TableSchema
 from sidecar.shared.rowcodec.binlog_event import event_value, settled_value
 from sidecar.shared.rowcodec.kv_layout import layout_of
 from sidecar.shared.rowcodec.kv_table import kv_table

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
+from sidecar.shared.columns import kv
+from sidecar.shared.columns.kv import decode_rows
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
-from sidecar.shared.columns import kv
-from sidecar.shared.columns.kv import decode_rows
 from tests.support.kv_encoder import (
     NOT_NULL,
     Json,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sidecar.shared.columns.kv_columns import PADDING, byte_array, texts_of_cells
 from sidecar.shared.rowcodec.kv_datum import canonical, plain_of_cell
 from sidecar.shared.rowcodec.kv_error import Broken
 from sidecar.shared.rowcodec.kv_table import KvColumn, kv_table
-from sidecar.shared.columns.kv_columns import PADDING, byte_array, texts_of_cells
 from tests.support.kv_encoder import Stored, column, decimal_bytes, info, memcomparable_float, minimal
 
 KINDS: list[tuple[str, dict[str, Any]]] = [

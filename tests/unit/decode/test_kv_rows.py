@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.codecs.kv import encode_images
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.replay.kv_rows import row_key, row_value
+from sidecar.shared.codecs.kv import encode_images
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_layout import layout_of
 from sidecar.shared.rowcodec.kv_table import kv_table
 from spark_merge.codecs.decode import rows as decode_module

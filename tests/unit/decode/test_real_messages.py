@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from sidecar.shared.codecs.open_protocol import OpenProtocol
-from sidecar.shared.model.nouns import Change, Column, Lane, Message, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable
-from spark_merge.codecs.decode.rows import decode
 from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Change, Column, Lane, Message, TableName, TableSchema
+from spark_merge.codecs.decode.rows import decode
 from tests.unit.decode.log import logged
 
 MESSAGES = json.loads((Path(__file__).parents[2] / "data" / "real-cluster" / "open-protocol.json").read_bytes())

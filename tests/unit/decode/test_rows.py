@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.images import Cells
 from spark_merge.codecs.protocols import decoder_module

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Change, Column, Rank, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Change, Column, Rank, TableName, TableSchema
 from spark_merge.codecs.decode import tables
 from spark_merge.codecs.decode.rows import decode
 from tests.unit.decode.log import change, logged

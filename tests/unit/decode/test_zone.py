@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column
 from sidecar.shared.columns.values import UnfitValue, from_texts
 from sidecar.shared.columns.zone import Ambiguous, NoMoment, ServerZone
+from sidecar.shared.model.nouns import Column
 
 TWICE, NEVER = "2020-10-25 02:30:00.5", "2020-03-29 02:30:00"
 """In Berlin."""

@@ -27,16 +27,16 @@ import pyarrow.parquet as pq
 
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.open_protocol import OpenProtocol
-from sidecar.shared.model.canonical import equal_text
-from sidecar.shared.model.nouns import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.canonical import equal_text
+from sidecar.shared.model.nouns import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from spark_merge.codecs.decode import open_protocol
 from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.encode.messages import Encoder, RowMessage
 from spark_merge.codecs.images import NO_IMAGE, Images
 from spark_merge.codecs.protocols import encoder
-from sidecar.shared.columns.zone import ServerZone
 from spark_merge.port.contract import CHANGES, TEXTS
 from tests.support.kv_ddl import ddl_recording
 from tests.support.recordings import recording

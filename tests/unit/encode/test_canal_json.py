@@ -11,9 +11,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from spark_merge.codecs.encode import canal_json
 from spark_merge.codecs.encode.canal_json import CanalJsonEncoder
 from spark_merge.codecs.protocols import encoder

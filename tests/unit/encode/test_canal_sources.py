@@ -15,12 +15,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Message, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
+from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Message, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.messages import Encoder
 from spark_merge.codecs.protocols import encoder

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.model.nouns import Column
 from spark_merge.codecs.encode.canal_texts import canal_texts
-from sidecar.shared.columns.values import UnfitValue
 from tests.lanes import examples
 from tests.support.slow_canal import without_exponent
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import TableDefinition
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableDefinition
 from spark_merge.codecs.encode.canal_types import canal_table
 from tests.support.slow_canal import TYPES, table
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import IndexDefinition, IndexPart, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import IndexDefinition, IndexPart, TableSchema
 from spark_merge.codecs.encode.messages import Architecture
 from spark_merge.codecs.encode.open_columns import open_columns
 from tests.unit.encode.open_tables import TYPES, changed, table

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from sidecar.shared.codecs.open_protocol import OpenProtocol as Codec
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, IndexDefinition, IndexPart, Lane, Message, Resolved
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, IndexDefinition, IndexPart, Lane, Message, Resolved
 from spark_merge.codecs.encode import open_protocol
 from spark_merge.codecs.encode.messages import Architecture, RowMessage
 from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder, encoder

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from spark_merge.codecs.encode.block import of_changes, of_chunk
 from spark_merge.codecs.encode.typed import arrow_type, dictionary_columns, file_schema, typed
 from spark_merge.port.contract import ChunkPiece, Survivors

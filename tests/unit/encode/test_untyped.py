@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.typed import arrow_type
 from spark_merge.codecs.encode.untyped import texts
 from tests.support.deliveries import ORDERS

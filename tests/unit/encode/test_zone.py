@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from spark_merge.codecs.encode.local_time import local_texts
 from sidecar.shared.columns.zone import Ambiguous, ServerZone
+from spark_merge.codecs.encode.local_time import local_texts
 from tests.lanes import examples
 
 BOTH: tuple[Ambiguous, Ambiguous] = ("first", "second")

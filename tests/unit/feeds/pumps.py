@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sidecar.binlog.nodes import ONLINE
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.feeds.binlog import pump as pump_module
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from tests.support.binlog_reader import Log, Reader
 from tests.support.made_pumps import MadePd, MadePump, MemoryNodes, fake, transaction
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.codecs.kv import encode_resolved
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, PreviousLayout, Resolved, TableName
-from sidecar.shared.errors import FeedError, MessageUnreadable, SourceLost
 from sidecar.feeds.binlog.feed import DDL_LANE, BinlogFeed
 from sidecar.feeds.binlog.jobs import BinlogJobs, DdlBinlog
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.binlog.rows import BinlogRows
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.codecs.kv import encode_resolved
+from sidecar.shared.errors import FeedError, MessageUnreadable, SourceLost
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, PreviousLayout, Resolved, TableName
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.schema.version import SchemaSnapshot

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sidecar.binlog.nodes import ONLINE, Node
-from sidecar.shared.config import Tls
-from sidecar.shared.model.nouns import CommitTs, ts_at
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.binlog.gaps import check_kept, gc_ms, metrics_of
+from sidecar.shared.config import Tls
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from tests.support.made_pumps import MadePump, MemoryNodes
 
 MS = 1_795_292_044_815

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, PAUSED
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from tests.support.binlog_reader import Reader
 from tests.support.eventually import eventually
 from tests.support.made_pumps import CLUSTER_ID, transaction

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.model.nouns import Change, CommitTs, Message, PreviousLayout, TableName, TableSchema
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.binlog.joining import lane_of
 from sidecar.feeds.binlog.rows import BinlogRows
 from sidecar.feeds.kv.row_filter import RowFilter, TableFilter
 from sidecar.feeds.kv.schemas import FILTERED, KvSchemas
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Message, PreviousLayout, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot, kv_table_of, layout_of
 from sidecar.shared.rowcodec.kv_table import kv_table
 from sidecar.shared.schema.version import SchemaSnapshot

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.start import beginning, snapshot_at
 from sidecar.replay.binlog import BinlogRecording
 from sidecar.replay.kv import snapshot_at_start
 from sidecar.replay.recording import Recording
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.ddl_job import history_job
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.schema.ddl import DdlJob

@@ -10,11 +10,11 @@ import grpc
 import pytest
 
 from sidecar.binlog.nodes import ONLINE, PAUSED
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost
 from sidecar.feeds.binlog import pump as pump_module
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
+from sidecar.shared.errors import FeedLost
+from sidecar.shared.model.nouns import CommitTs
 from tests.lanes import LANE
 from tests.support.binlog_reader import Log, Reader
 from tests.support.eventually import PATIENCE_S, eventually

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, ONLINE, PAUSED, Node
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.feeds.binlog.view import StreamsView, view_of
+from sidecar.shared.model.nouns import CommitTs, ts_at
 
 NOW = ts_at(1_795_292_104_815)
 MINUTE_AGO = ts_at(1_795_292_044_815)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sidecar.adapters.memory.log import MemoryLog
-from sidecar.shared.model.nouns import Column, CommitTs, Lane, Message, TableName
-from sidecar.shared.errors import FeedUnsuitable, SourceError, SourceLost
 from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.encoded import hidden
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls
-from sidecar.shared.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
+from sidecar.shared.errors import FeedUnsuitable, SourceError, SourceLost
+from sidecar.shared.log.spill import MemorySpill
+from sidecar.shared.model.nouns import Column, CommitTs, Lane, Message, TableName
 from sidecar.shared.schema.ddl import FinishedDdl
 from sidecar.shared.ticdc.changefeed import EventFilter, FeedFilter
 from sidecar.shared.ticdc.ddl_rules import DdlRules

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.errors import SourceError, SourceLost
 from sidecar.feeds.kafka import names
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import TopicsAnswer
 from sidecar.feeds.kafka.lanes import TableTopics, Topic
 from sidecar.feeds.kafka.rounds import Question, RoundAnswer
+from sidecar.shared.errors import SourceError, SourceLost
 from tests.support.eventually import PATIENCE_S
 
 FIRST, SECOND = (Question(number, frozenset({"default"}), frozenset({"known"})) for number in (1, 2))

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from sidecar.shared.model.nouns import Lane
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.kafka.client import FETCH_BYTES_MIN, consumer_settings, refusal
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.feeds.kafka.start import FIRST_ANSWER_MAX_S
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import Lane
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.ports import free_ports
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.config import KafkaSection, SourceSection
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.encoded.make import Begins, schemas_of
 from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.make import feed_of
+from sidecar.shared.config import KafkaSection, SourceSection
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import ColumnSelector, Dispatcher
 from sidecar.shared.ticdc.scope import LiveScope
 from tests.unit.ticdc.test_scope import BORN, OTHER, T, changefeed, tables

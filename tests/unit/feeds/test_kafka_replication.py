@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.client import Replication
 from sidecar.feeds.kafka.replication import of_replication, replication
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.process.checks import CheckSkipped, CheckStatus
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from sidecar.adapters.memory.clock import MemoryClock
-from sidecar.shared.model.nouns import ReadEnd
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
 from sidecar.feeds.kafka.start import Start, WantedStart
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import ReadEnd
 
 
 @dataclass

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.adapters.memory.clock import MemoryClock
-from sidecar.shared.model.nouns import ReadEnd
-from sidecar.shared.errors import FeedLost, FeedUnsuitable
 from sidecar.feeds.kafka import client as client_module
 from sidecar.feeds.kafka import reading as reading_module
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
 from sidecar.feeds.kafka.reading import KafkaSettings, TopicReading
 from sidecar.feeds.kafka.start import Start, WantedStart
 from sidecar.feeds.kafka.truncation import check_still_there
+from sidecar.shared.errors import FeedLost, FeedUnsuitable
+from sidecar.shared.model.nouns import ReadEnd
 
 PARTITION = ("t", 0)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from sidecar.adapters.memory.puller import MemoryPuller
-from sidecar.shared.codecs.kv import KvCodec, encode_images
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Message, Rank, Resolved, TableName
-from sidecar.shared.errors import FeedError, FeedUnsuitable, UnsupportedDdl
 from sidecar.feeds.kv.feed import DDL_LANE, IGNORED, OF_NOTHING, REPEATS, UNWANTED, KvFeed, lane_of
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import FILTERED, NOT_REPLICATED, KvSchemas
 from sidecar.replay.kv_rows import row_key
+from sidecar.shared.codecs.kv import KvCodec, encode_images
+from sidecar.shared.errors import FeedError, FeedUnsuitable, UnsupportedDdl
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Message, Rank, Resolved, TableName
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
 from sidecar.shared.rowcodec.kv_layout import KvSnapshot
 from sidecar.shared.schema.ddl import Action, DdlJob, PartitionSwitch

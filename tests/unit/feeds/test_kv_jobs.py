@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID
 from sidecar.shared.rowcodec.kv_table import kv_table
 from sidecar.shared.schema.ddl import DdlJob

@@ -14,9 +14,6 @@ import pytest
 
 from sidecar.adapters.memory.puller import MemoryPuller
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.config import ChangefeedSection, Config, PushSection, TikvSection, Tls
-from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
-from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, TIDB
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls
@@ -26,8 +23,11 @@ from sidecar.feeds.push import checks as push
 from sidecar.feeds.registry import MAKES
 from sidecar.feeds.tikv import checks as tikv
 from sidecar.feeds.tikv.puller import SlowestPart, TikvPuller, TikvView
-from sidecar.shared.process.checks import Check, Checking, CheckOptions, CheckResult, CheckStatus, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
+from sidecar.shared.config import ChangefeedSection, Config, PushSection, TikvSection, Tls
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
+from sidecar.shared.process.checks import Check, Checking, CheckOptions, CheckResult, CheckStatus, carried_out, ok
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange
 from sidecar.shared.rowcodec.kv_layout import DDL_JOB_TABLE
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter

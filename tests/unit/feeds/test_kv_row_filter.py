@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.codecs.kv import encode_images
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Rank, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.kv.row_filter import RowFilter, TableFilter
+from sidecar.shared.codecs.kv import encode_images
+from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Rank, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_layout import before_virtual, layout_of
 from sidecar.shared.rowcodec.kv_table import kv_table
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter

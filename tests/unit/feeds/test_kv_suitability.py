@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.kv.suitability import refuse_filter, refuse_old_tidb
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 
 ALL = ("*.*",)

@@ -12,11 +12,11 @@ import grpc
 import msgspec
 import pytest
 
-from sidecar.shared.config import ChangefeedSection, PushSection
 from sidecar.feeds.push import checks
 from sidecar.feeds.push.checks import listens
 from sidecar.feeds.push.messages import MessageFeed
 from sidecar.feeds.push.puller import PushPuller
+from sidecar.shared.config import ChangefeedSection, PushSection
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.process.checks import CheckFinding, CheckStatus
 from sidecar.shared.ticdc.changefeed import ChangefeedName

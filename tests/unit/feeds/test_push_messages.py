@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import Lane, Message
-from sidecar.shared.errors import FeedUnsuitable, LogTaken
 from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.push import inlet as inlet_module
 from sidecar.feeds.push.messages import LANE, MessageFeed
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import FeedUnsuitable, LogTaken
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Lane, Message
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import eventually
 from tests.unit.feeds.pushing import RawSender

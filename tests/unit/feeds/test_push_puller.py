@@ -12,13 +12,13 @@ from typing import Any
 import grpc
 import pytest
 
-from sidecar.shared.config import PushSection, Tls
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.push import server
 from sidecar.feeds.push.credits import SENDERS_MAX
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import HELLO_BYTES_MAX
+from sidecar.shared.config import PushSection, Tls
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled, rows_of
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import eventually

@@ -12,12 +12,12 @@ import grpc_testing
 import pytest
 from grpc_testing._server._servicer_context import ServicerContext
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.push import server
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import HELLOS_MAX, SERVICE
+from sidecar.shared.config import PushSection
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.unit.feeds.pushing import BROKEN, HELLO, KEY, NO_HELLO, ORDERS, Polling, sent, waiting

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.config import PushSection
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import PushStream
+from sidecar.shared.config import PushSection
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry
 from tests.unit.feeds.pushing import sent
 from ticdc_dump.v1 import feed_pb2 as pb

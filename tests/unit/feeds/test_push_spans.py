@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import MessageUnreadable
 from sidecar.feeds.push.spans import Opened, SpanOpening, SpanRefused, Spans, describe
+from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled, rows_of
 from tests.lanes import examples
 from tests.unit.feeds.pushing import sent

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import FeedLost, MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange
 from sidecar.shared.tikv import kv as tikv_kv
 from sidecar.shared.tikv import locks as tikv_locks

@@ -7,9 +7,9 @@ from threading import Event, Thread
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost
 from sidecar.feeds.tikv.queue import EVENT_BYTES, POLL_EVENTS_MAX, EventQueue, WantedRange
+from sidecar.shared.errors import FeedLost
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
 from tests.support.eventually import PATIENCE_S
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.tikv.queue import WantedRange
 from sidecar.feeds.tikv.router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, WaitingRange, check_version, joined, later
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange
 
 WHOLE = WantedRange(KeyRange(b"a", b"m"), CommitTs(1))

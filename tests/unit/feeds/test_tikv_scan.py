@@ -10,8 +10,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sidecar.shared.config import TikvSection
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.errors import FeedLost, SourceLost
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.rowcodec.key_values import KeyRange
 from sidecar.shared.tikv import scan as tikv_scan
 from sidecar.shared.tikv.locks import LockOutcome, LockResolver

@@ -7,9 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.messages import Asker, Brackets
-from sidecar.shared.model.nouns import CommitTs, OperationId, Seq, TableName
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import (
     COMMANDS_KEPT_MAX,
     TABLES_KEPT_MAX,
@@ -21,6 +18,9 @@ from sidecar.history.entry import (
     of_dump,
     one_line,
 )
+from sidecar.shared.model.messages import Asker, Brackets
+from sidecar.shared.model.nouns import CommitTs, OperationId, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
 PROGRESS = Progress(

@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.history.entry import HistoryEntry, of_dump
+from sidecar.history.recorder import END_NOT_RECORDED
+from sidecar.pipeline import Pipeline
 from sidecar.shared.model.messages import (
     NOT_RECORDED,
     Asker,
@@ -24,9 +27,6 @@ from sidecar.shared.model.messages import (
 from sidecar.shared.model.nouns import Column, OperationId, Seq
 from sidecar.shared.model.progress import DumpState
 from sidecar.shared.model.schema_step import Beside
-from sidecar.history.entry import HistoryEntry, of_dump
-from sidecar.history.recorder import END_NOT_RECORDED
-from sidecar.pipeline import Pipeline
 from tests.support.changes import ddl, put, resolved
 from tests.unit.test_pipeline import (
     DUMP,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ABSENT
 from sidecar.shared.log.absent import parted, with_absent
+from sidecar.shared.model.chunk import ABSENT
 
 ROWS = pa.table({"v": ["x", None], "a": ["1", "2"], "b": ["3", "4"]})
 

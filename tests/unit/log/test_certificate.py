@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import OperationId, Seq
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import dump_files, storage
 from sidecar.shared.log.certificate import (
@@ -23,6 +22,7 @@ from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, c
 from sidecar.shared.log.certificate_sums import DumpSums
 from sidecar.shared.log.dump_files import CERTIFICATES
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import OperationId, Seq
 
 DUMP = OperationId("a" * 16)
 HEAD = {"dump_id": DUMP, "first_seq": 3, "last_seq": 5, "scope": {"tables": [], "sinks": ["copy"]}, "note": "\u00fc\n"}

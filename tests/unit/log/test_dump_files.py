@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import LogUnreachable
 from sidecar.shared.log import dump_files, storage
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import OperationId
 
 
 @pytest.fixture

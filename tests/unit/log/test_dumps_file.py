@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import dumps_file
 from sidecar.shared.log.dumps_file import DumpsFile, with_all_tables
 from sidecar.shared.log.layout import completed_tables, dump_after, dumps_name, logged_dumps, with_logged_tables
 from sidecar.shared.log.manifest import LoggedDumps, Manifest, ManifestUnreadable, from_json, to_json
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from tests.hostile.files import BYTES
 
 Files = dict[str, bytes]

@@ -12,13 +12,13 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import LogBroken, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.log.read import iter_rows, new_manifests, read_rows, read_schemas
 from spark_merge.merge.task import open_chunk
 from spark_merge.port.contract import DueChunk

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.log import deliveries as log_deliveries
 from sidecar.shared.log import storage
 from sidecar.shared.log.deliveries import LogDeliveries
@@ -16,6 +15,7 @@ from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, r
 from sidecar.shared.log.identity import OWN_ID_NAME
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, SinkDelivery
 from tests.support.eventually import eventually
 from tests.support.former import PREVIOUS

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log.layout import (
     Contents,
@@ -17,6 +16,7 @@ from sidecar.shared.log.layout import (
     schemas_name,
     skip_name,
 )
+from sidecar.shared.model.nouns import Seq
 
 
 def manifests(*seqs: int) -> list[str]:

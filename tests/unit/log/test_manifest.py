@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sidecar
+from sidecar.shared.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestOfLaterVersion, ManifestUnreadable, from_json, to_json
+from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.nouns import (
     Column,
@@ -25,8 +27,6 @@ from sidecar.shared.model.nouns import (
     TableName,
     TableSchema,
 )
-from sidecar.shared.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestOfLaterVersion, ManifestUnreadable, from_json, to_json
-from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.former import PREVIOUS
 from tests.support.recordings import recording

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import StorageFull
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME
 from sidecar.shared.log.layout import retained_name
 from sidecar.shared.log.reserve import RESERVE_BYTES, RESERVE_NAME, give_up, take
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Seq
 from tests.support.volumes import fill, small_volume
 
 

@@ -7,9 +7,9 @@ import hashlib
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ABSENT
 from sidecar.shared.log.absent import with_absent
 from sidecar.shared.log.row_sums import BATCH_ROWS_MAX, rows_sum
+from sidecar.shared.model.chunk import ABSENT
 
 ROWS = pa.table({"id": ["1", "2", "3"], "name": ["a", None, "\u00e4:~"], "note": ["", "1:1", None]})
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
 from sidecar.shared.errors import LogBroken, LogUnreachable, StorageFull
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import claim_log
@@ -26,6 +25,7 @@ from sidecar.shared.log.manifest import DATA_COLUMNS, Manifest, from_json
 from sidecar.shared.log.rows_file import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq
 from tests.support.volumes import fill, small_volume
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import own_id
 from sidecar.shared.log.layout import sink_tables_name
 from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
 
 NAMES = ["lake", "kafka://b1:9092/topic", "file:///var/out?format=jsonl", "x" * 300, "a/b", "a_b", "..", "."]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import skip_name, skip_of
@@ -14,6 +13,7 @@ from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.skips import Skip, read_skips, skip_row, skipped_rows
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 
 SKIP = Skip(
     Seq(2), 7, CommitTs(470625330184847378), "put", TableName("ex_p", "pt"), "open-protocol", Lane("kafka/t/0"), 2**60, b"key", b"\xff\0",

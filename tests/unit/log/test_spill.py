@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from sidecar.shared.errors import ConfigError, LogBroken, StorageFull
 from sidecar.shared.log.spill import FileSpill
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 
 RUN = [Change(CommitTs(ts), Rank.PUT, "shop", "orders", b"k", b"v", Lane("t/0"), ts) for ts in range(1, 2500)]
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.log.verification import (
@@ -24,6 +23,7 @@ from sidecar.shared.log.verification import (
 )
 from sidecar.shared.log.verification_files import read_state, write_report
 from sidecar.shared.log.verification_state import SHOWN_MAX, TABLE_ROWS_MIN, share_done, state_of
+from sidecar.shared.model.nouns import OperationId
 
 V1 = OperationId("v1")
 REQUEST = VerifyRequest(V1, ("copy",), (RequestedTable("shop", "item"),), asked_ms=5)

@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
+from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.messages import Brackets, ChunkRead, ReadChunk, SegmentBuilt, StartDump
 from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.schema_step import steps
-from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.complete import followed, received
 

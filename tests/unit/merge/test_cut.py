@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.log.manifest import Manifest
 from spark_merge.merge import cut
 from spark_merge.merge.cut import BatchLimits, spread, stages, units
 from spark_merge.port.contract import Head

@@ -10,14 +10,14 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.chunk import ClosedWindow
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import FeedError, LogBroken, OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import is_manifest, manifest_name
 from sidecar.shared.log.manifest import Manifest, from_json, to_json
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery import sink_record
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import Manifest, to_json
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.log.follow import check_follows, check_has
 from spark_merge.port.contract import Accepted
 

@@ -13,11 +13,11 @@ from time import monotonic, sleep
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import FeedUnsuitable, LogBroken, OwnershipLost, SinkError, SparkLost, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.delivery import loop as loops
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.delivery.loop import SinkLoop

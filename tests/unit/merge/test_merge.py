@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, TableSchema
 from sidecar.shared.log import rows_file
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log import cache, segments

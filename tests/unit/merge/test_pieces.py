@@ -12,13 +12,13 @@ from typing import get_args
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ABSENT
-from sidecar.shared.model.nouns import Change, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import rows_file
 from sidecar.shared.log.absent import with_absent
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import ABSENT
+from sidecar.shared.model.nouns import Change, CommitTs, Seq, TableName, TableSchema
 from spark_merge.log import read, segments
 from spark_merge.log.segments import SegmentSource
 from spark_merge.merge.task import open_chunk, portions

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from spark_merge.delivery import places
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.delivery.places import SPARK, WORKER, Places

@@ -14,10 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.chunk import ClosedWindow
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.errors import LogBroken, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import completed_tables, dump_after, manifest_name
@@ -25,6 +21,10 @@ from sidecar.shared.log.manifest import DATA_COLUMNS, DataFile, Manifest
 from sidecar.shared.log.rows_file import ROW_GROUP_ROWS_MAX, write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from spark_merge.log.read import LoggedSchemas, beginning, new_manifests, read_rows, read_schemas
 from spark_merge.merge.task import open_chunk
 from spark_merge.port.contract import DueChunk

@@ -14,17 +14,17 @@ from time import sleep
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.reads.read import ChunkReader, SelectedChunk
 from sidecar.adapters.tidb.remote_reads import RemoteReaders, RemoteReads
-from sidecar.shared.reads.remote_wire import ReadersWanted, ReadsPlace
 from sidecar.shared.config import SourceSection, Tls
-from sidecar.shared.model.chunk import WrittenChunk
-from sidecar.shared.model.messages import Brackets, ChunkLost, ChunkRead, ReadChunk, SourceEvent, SourceFailed
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import LogBroken, SinkError, SourceError
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.messages import Brackets, ChunkLost, ChunkRead, ReadChunk, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.mysql.account import Account
+from sidecar.shared.reads.read import ChunkReader, SelectedChunk
+from sidecar.shared.reads.remote_wire import ReadersWanted, ReadsPlace
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.worker import read_task
 from spark_merge.worker.read_task import CUT, ReadingSettings, ReadSource, read_slice

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.delivery.rereads import Reread, lacking, leave_at
 
 T, U = TableName("s", "t"), TableName("s", "u")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.log.manifest import Manifest
 from spark_merge.merge.rule import Image, OutputRow, merged
 from spark_merge.port.contract import RANK_DELETE, RANK_PUT
 

@@ -11,10 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import own_id
@@ -24,6 +20,10 @@ from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.delivery.sink_record import LAG_MAX, SinkId, SinkRecord

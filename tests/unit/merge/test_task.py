@@ -10,12 +10,12 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import rows_file
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.shared.process.progress import watched_by
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.delivery.batches import Delivery, JobSettings

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import FeedUnsuitable, RefusedRequest
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.skips import Skip, read_skips
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkDelivery
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log.undecodable import Decoding, leave_out, undecodable

@@ -12,11 +12,11 @@ from typing import ClassVar, cast
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import ConfigError, LogUnreachable, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.shared.log.storage import Folder, Unreachable, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkDelivery
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Rows

@@ -6,9 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import Demand
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.pace.controller import (
     GAIN_DOWN_MIN,
     GAIN_MAX,
@@ -22,6 +20,8 @@ from sidecar.pace.controller import (
     Gain,
 )
 from sidecar.pace.flight import LEAST_ROWS_S
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import BatchDone, ReportTimes, SinkDelivery
 
 SINK = "file:///out"

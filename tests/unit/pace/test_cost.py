@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.pace.cost import Cost
+from sidecar.shared.model.nouns import Seq
 from sidecar.shared.model.sink_delivery import BatchDone
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sidecar.pace.outage import AGAIN_AFTER_S, Outage, outage
 from sidecar.shared.model.messages import Brackets, ChunkLost, MarkSent, ReadChunk, SendMark, SourceFailed
 from sidecar.shared.model.nouns import MarkKind, TableName
-from sidecar.pace.outage import AGAIN_AFTER_S, Outage, outage
 
 MARK = SendMark("u", MarkKind.LOW)
 AWAY = SourceFailed(MARK, "no route", "wait", away=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from sidecar.pace.throttle import Throttle
 from sidecar.shared.model.chunk import ChunkFile
 from sidecar.shared.model.messages import Brackets, ChunkRead, Pace, ReadChunk, SourceFailed
 from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.pace.throttle import Throttle
 
 TABLE = TableName("s", "t")
 

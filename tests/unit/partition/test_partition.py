@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, TableDefinition, TableName, TableSchema
 from sidecar.shared.partition.clause import Literal, read_clause
 from sidecar.shared.partition.ids import is_partitioned, key_ids, partition_ids
 from sidecar.shared.partition.value import date_parts, day_number

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.shared.config import Config, DumpSection, SparkSection
 from sidecar.preflight.executors import spark_session
+from sidecar.shared.config import Config, DumpSection, SparkSection
 from sidecar.shared.process.checks import CheckFinding, CheckSkipped, CheckStatus
 from spark_merge.worker import job, read_reach
 from spark_merge.worker.read_reach import ReadsTried, Unreached

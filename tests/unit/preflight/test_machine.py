@@ -8,9 +8,9 @@ from typing import TypeVar
 import msgspec
 import pytest
 
+from sidecar.preflight import machine
 from sidecar.shared.config import ChangefeedSection, Config, EtcdSection, LogSection, PushSection, SourceSection, TikvSection, Tls
 from sidecar.shared.errors import ConfigError, SinkError
-from sidecar.preflight import machine
 from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus
 from sidecar.shared.process.patience import patience_s
 

@@ -23,25 +23,25 @@ from sidecar.adapters.etcd.client import Entry
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
 from sidecar.cli.main import app
-from sidecar.shared.config import ChangefeedSection, Config, EtcdSection, KafkaSection, LogSection, SourceSection
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema, ts_at
-from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
-from sidecar.shared.errors import ConfigError
 from sidecar.feeds.encoded.checks import of_hidden_ddls
 from sidecar.feeds.kafka import checks as kafka_checks
 from sidecar.feeds.kafka.checks import lag, of_beginning, others, sharing
 from sidecar.feeds.kafka.tail import Tail
-from sidecar.shared.log.identity import name_of, own_id
-from sidecar.shared.log.manifest import Manifest
-from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.sink_tables import write_sink_tables
-from sidecar.shared.log.storage import open_folder
 from sidecar.ports import TableEstimate
 from sidecar.preflight import changefeed, machine
 from sidecar.preflight.preflight import PreflightReport, checks, preflight
 from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys, readable_schemas, schemas_of_rules, tables, wrong_columns
 from sidecar.preflight.zone import hours_twice, judged
+from sidecar.shared.config import ChangefeedSection, Config, EtcdSection, KafkaSection, LogSection, SourceSection
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.log.identity import name_of, own_id
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.log.sink_tables import write_sink_tables
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema, ts_at
+from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
 from sidecar.shared.process.checks import (
     Check,
     Checking,

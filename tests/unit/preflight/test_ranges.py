@@ -9,10 +9,10 @@ import pytest
 
 from sidecar.adapters.tidb.ranges import SCANNED_ROWS_MAX
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.model.nouns import TableName
 from sidecar.preflight import ranges
 from sidecar.preflight.ranges import read_ranges
 from sidecar.preflight.source import REPORTED_MAX
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.process.checks import CheckFinding, CheckStatus
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused

@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.shared.errors import LogBroken, StorageFull
 from sidecar.pump.collected import Collected
 from sidecar.pump.index import PumpIndex
 from sidecar.pump.record import Binlog
 from sidecar.pump.storage import PREWRITES_KEPT_MS
 from sidecar.pump.value_log import ValueLog
+from sidecar.shared.errors import LogBroken, StorageFull
 from tests.unit.pump.test_storage import (
     DAY,
     EVERY_BINLOG_A_FILE,

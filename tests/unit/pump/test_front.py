@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.errors import ConfigError
 from sidecar.pump.front import FORWARDED_BYTES, HEAD_BYTES_MAX, PREFACE, Front, PumpAnswer, listening
+from sidecar.shared.errors import ConfigError
 
 
 class Backend:

@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.errors import FeedLost
 from sidecar.pump import lost as lost_module
 from sidecar.pump.lost import OLD_S, Lost, LostStatus, LostTally, LostWrite, seconds
 from sidecar.pump.storage import Storage
+from sidecar.shared.errors import FeedLost
+from sidecar.shared.model.nouns import CommitTs
 from tests.support.eventually import PATIENCE_S
 from tests.unit.pump.test_storage import CLUSTER_ID, ROOMY, fake, prewrite, reaches, settled, streamed, write
 

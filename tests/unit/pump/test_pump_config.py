@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from sidecar.cli import pump as pump_command
 from sidecar.cli.main import app
+from sidecar.pump.config import PumpSection, check, read_pump_config
 from sidecar.shared.config import Tls
 from sidecar.shared.errors import ConfigError
-from sidecar.pump.config import PumpSection, check, read_pump_config
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "pump.example.toml"
 

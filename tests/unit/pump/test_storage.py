@@ -18,12 +18,12 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.shared.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
 from sidecar.pump import storage as storage_module
 from sidecar.pump.index import End, IndexReader, PumpIndex
 from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, Binlog, binlog_of, made
 from sidecar.pump.storage import PumpRoom, Storage
 from sidecar.pump.value_log import Pointer, ValuePlace
+from sidecar.shared.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
 from tests.support.eventually import PATIENCE_S
 from ticdc_dump.binlog import binlog_pb2
 

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from sidecar.shared.errors import LogBroken, StorageFull
 from sidecar.pump.record import HEADER_BYTES, PREWRITE, Binlog
 from sidecar.pump.value_log import BY_TABLE_BYTES_MAX, ValueLog, ValuePlace
+from sidecar.shared.errors import LogBroken, StorageFull
 
 LARGE = 1 << 40
 FIRST = "0000000001.binlog"

@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 from sidecar.binlog.nodes import ONLINE, PAUSED, Node
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import CoordinationLost, FeedLost
+from sidecar.shared.model.nouns import CommitTs
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.pump_client import client as client_module
 from tests.support.pump_client.choice import by_hash, by_range

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.model.nouns import Change, CommitTs, Mark, MarkKind, Message
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.replay.binlog import BinlogRecording, RecordedPumps
 from sidecar.replay.binlog_rows import transaction
@@ -14,6 +11,9 @@ from sidecar.replay.feed import Play
 from sidecar.replay.net_rows import net_rows, without_false_deletes
 from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recording import Recording
+from sidecar.shared.codecs.binlog import BinlogCodec
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Change, CommitTs, Mark, MarkKind, Message
 from tests.support.recordings import recording
 
 pytestmark = pytest.mark.recordings

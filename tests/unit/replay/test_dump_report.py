@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.shared.model.nouns import ts_at
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import ConfigError
 from sidecar.replay.crashes import Crash, CrashFate
 from sidecar.replay.dump_report import check_writable
 from sidecar.replay.recorded_dump import DUMP_ID
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.nouns import ts_at
+from sidecar.shared.model.progress import DumpState
 from tests.support.played import Played
 from tests.support.recordings import recording
 

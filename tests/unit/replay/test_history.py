@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.errors import SourceError
 from sidecar.replay.history import _reshaped
+from sidecar.shared.errors import SourceError
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import column, info
 

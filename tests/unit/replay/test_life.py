@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.replay.life import NO_KEY, DroppedRow, LiveChange, _Changes, _last_change, best, life_of_a_key
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.files.reader import read_output
 from tests.recordings.busy import make

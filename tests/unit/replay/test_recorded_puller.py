@@ -9,12 +9,12 @@ from itertools import pairwise
 import pytest
 
 from sidecar.adapters.memory.clock import MemoryClock
-from sidecar.shared.codecs.kv import KvCodec, images_of
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Mark, MarkKind, Rank
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
+from sidecar.shared.codecs.kv import KvCodec, images_of
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Mark, MarkKind, Rank
 from sidecar.shared.rowcodec.frontier import Frontier
 from sidecar.shared.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, KvEvent, Pulled, rows_of
 from sidecar.shared.rowcodec.kv_key import record_key

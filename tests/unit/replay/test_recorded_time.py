@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.replay.recorded_time import recorded_time, tick
+from sidecar.shared.model.nouns import CommitTs
 from tests.support.eventually import PATIENCE_S
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
-from sidecar.shared.errors import FeedUnsuitable, SourceError
 from sidecar.replay.judge.rows import Key, equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables, ReplayedChunk
+from sidecar.shared.errors import FeedUnsuitable, SourceError
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName
 from tests.support.recordings import recording
 
 ORDERS = TableName("shop", "orders")

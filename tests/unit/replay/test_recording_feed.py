@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from sidecar.adapters.memory.clock import MemoryClock
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Envelope, Lane, MarkKind, Message, Resolved
-from sidecar.shared.errors import FeedError
 from sidecar.replay.feed import IDLE_RESOLVED_EVERY_MS, Play, RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.shared.errors import FeedError
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Envelope, Lane, MarkKind, Message, Resolved
 from tests.support.recordings import recording
 
 SEEDS = range(6)

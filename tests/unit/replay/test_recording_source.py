@@ -7,15 +7,15 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import WrittenChunk
-from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, MarkKind, Message, TableName
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge.rows import rows_by_key
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables
+from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.chunk import WrittenChunk
+from sidecar.shared.model.messages import Brackets, ChunkMisfit, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, MarkKind, Message, TableName
 from tests.support.recordings import recording
 
 CUSTOMER = TableName("shop", "customer")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from random import Random
 
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.report.build import ReportFacts
+from sidecar.report.chunks import DumpedChunk
+from sidecar.shared.log.certificate import ChunkLine, SegmentLine
+from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine, ScopeTable, SinkSample
 from sidecar.shared.model.messages import Asker
 from sidecar.shared.model.nouns import OperationId, Seq, TableName, ts_at
 from sidecar.shared.model.progress import DumpState
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.shared.log.certificate import ChunkLine, SegmentLine
-from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine, ScopeTable, SinkSample
-from sidecar.report.build import ReportFacts
-from sidecar.report.chunks import DumpedChunk
 
 DUMP, OTHER = OperationId("a" * 16), OperationId("b" * 16)
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")

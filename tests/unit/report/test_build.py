@@ -10,14 +10,14 @@ from xml.etree.ElementTree import Element
 import pytest
 from msgspec import structs
 
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId, TableName
-from sidecar.shared.model.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationCommand
-from sidecar.shared.log.certificate_parts import Line, SampleLine, ScopeTable, SinkSample
 from sidecar.report import build
 from sidecar.report.build import CHUNKS_AT_ONCE, Held, ReportFacts, held, report_html, sink_figures
 from sidecar.report.drawing import TimedEvent
+from sidecar.shared.log.certificate_parts import Line, SampleLine, ScopeTable, SinkSample
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.model.progress import DumpState
 from tests.unit.report.made import (
     BEGIN_MS,
     FACTS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from sidecar.shared.log.certificate_parts import Line
 from sidecar.report.chunks import Chunks
+from sidecar.shared.log.certificate_parts import Line
 from tests.unit.report.made import DUMP, ITEMS, ORDERS, OTHER, batch_line, chunk_line, sample
 
 

@@ -9,7 +9,6 @@ from xml.etree.ElementTree import Element
 import pytest
 from markupsafe import Markup
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.report.build import look
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.drawing import (
@@ -31,6 +30,7 @@ from sidecar.report.drawing import (
     chart,
     interleaving,
 )
+from sidecar.shared.model.nouns import TableName
 from tests.unit.report.made import BEGIN_MS, ITEMS, ORDERS, dumped
 from tests.unit.report.parsed import HOSTILE, attributes, figure, numbers, points, tags, texts
 

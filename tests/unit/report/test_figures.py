@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.messages import Asker
 from sidecar.report.figures import amount, asker_text, axis_time, clock_time, duration, short
+from sidecar.shared.model.messages import Asker
 
 
 @pytest.mark.parametrize(

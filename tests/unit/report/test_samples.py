@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
 from sidecar.report.samples import ThinnedSamples
+from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
 
 
 def sample(number: int, live_s: float = 0.1) -> SampleLine:

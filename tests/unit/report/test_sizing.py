@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.config import DumpSection, EtcdSection, KafkaSection, LogSection
-from sidecar.shared.model.messages import ReadWith
-from sidecar.shared.errors import ConfigError
 from sidecar.report.size_costs import COSTS, MIB, SINKS, Basis
 from sidecar.report.sizing import SizedLoad, SizedSettings, line_cores, sink_named, sized
+from sidecar.shared.config import DumpSection, EtcdSection, KafkaSection, LogSection
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.messages import ReadWith
 
 EXAMPLE = SizedLoad(10_000_000_000, 200, 30, 5_000)
 SHAPES = st.builds(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs
 from spark_merge.sinks.files.sink import FileSink
 from tests.rig.truth import LiveTruth, await_delivered
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, deliver, opened

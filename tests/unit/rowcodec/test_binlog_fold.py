@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.shared.codecs.binlog import BinlogCodec
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Rank
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Rank
 from sidecar.shared.rowcodec.binlog_event import event_value
 from sidecar.shared.rowcodec.binlog_fold import folded
 from sidecar.shared.rowcodec.binlog_row import decode_event

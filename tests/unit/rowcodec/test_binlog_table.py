@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import PreviousLayout, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import PreviousLayout, TableName, TableSchema
 from sidecar.shared.rowcodec.binlog_event import event_value
 from sidecar.shared.rowcodec.binlog_row import decode_logged
 from sidecar.shared.rowcodec.binlog_table import binlog_table_of, is_older

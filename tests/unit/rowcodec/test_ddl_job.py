@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import MessageUnreadable, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.ddl_job import ddl_job, ended_job, history_job
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Successor
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import ColumnDefinition, IndexDefinition, IndexPart, TableDefinition
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import ColumnDefinition, IndexDefinition, IndexPart, TableDefinition
 from sidecar.shared.rowcodec.definition import definition_of, type_text
 from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.recordings import recording

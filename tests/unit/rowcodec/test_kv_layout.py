@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
-from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_layout import DDL_JOB_TABLE, KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
 from sidecar.shared.rowcodec.kv_table import kv_table
 from tests.support.kv_encoder import column, info

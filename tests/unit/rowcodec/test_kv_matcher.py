@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import MessageUnreadable
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry
 from sidecar.shared.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK, RegionMatcher
 from tests.support.tikv.recorded import joined, raw

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.rowcodec.kv_layout import kv_table_of, layout_of
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable, kv_table

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.rowcodec.table_info import table_schema
 from tests.support.recordings import recording
 

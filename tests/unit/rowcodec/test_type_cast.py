@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema
 from sidecar.shared.rowcodec.kv_table import kv_table
 from sidecar.shared.rowcodec.type_cast import column_type, default_text
 from sidecar.shared.sql.text import quoted_text

@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.messages import Asker, Brackets
-from sidecar.shared.model.nouns import Column, CommitTs, OperationId, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.report.chunks import Chunks
+from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, TermCertificates
+from sidecar.run.dump_reports import CertificateFacts, DumpReports
+from sidecar.run.log_event import LogEvent
+from sidecar.run.samples import Samples
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import chunk_name, manifest_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.messages import Asker, Brackets
+from sidecar.shared.model.nouns import Column, CommitTs, OperationId, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, ReportTimes, SinkDelivery
-from sidecar.report.chunks import Chunks
-from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, TermCertificates
-from sidecar.run.dump_reports import CertificateFacts, DumpReports
-from sidecar.run.log_event import LogEvent
-from sidecar.run.samples import Samples
 
 T, U = TableName("shop", "orders"), TableName("shop", "items")
 SCHEMAS = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",)) for name in (T, U)}

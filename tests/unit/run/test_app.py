@@ -15,20 +15,20 @@ import pytest
 from sidecar.adapters.etcd.owner import OwnerHolder
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.shared.config import Config, SourceSection
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.nouns import CommitTs, Seq
-from sidecar.shared.errors import ConfigError, OwnershipLost, StorageFull
-from sidecar.shared.log.delivery_report import DeliveryReport
-from sidecar.shared.log.owned import OwnedLog
-from sidecar.shared.log.storage import Folder
-from sidecar.shared.mysql import retry
 from sidecar.pace.controller import Controller
 from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
 from sidecar.run.log_event import LogEvent
 from sidecar.run.merge_process import worker_state
 from sidecar.run.retention import RetentionHolds
+from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.errors import ConfigError, OwnershipLost, StorageFull
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.mysql import retry
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
 from tests.support.volumes import fill, small_volume

@@ -10,10 +10,10 @@ from time import monotonic
 import pytest
 
 from sidecar.control.status import ServiceStatus
-from sidecar.shared.errors import SourceError
 from sidecar.run import auxiliary
 from sidecar.run.auxiliary import CLOSE_S, LONG_LIFE_S, Services
 from sidecar.run.log_event import LogEvent
+from sidecar.shared.errors import SourceError
 from tests.support.eventually import PATIENCE_S, eventually
 
 

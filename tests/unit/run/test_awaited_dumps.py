@@ -7,12 +7,12 @@ from itertools import product
 import pytest
 
 from sidecar.adapters.memory.progress import MemoryHistory
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.run.awaited_dumps import AwaitedDumps, LogPosition
+from sidecar.shared.log.verification import RequestedTable, VerifyRequest
 from sidecar.shared.model.messages import Asker
 from sidecar.shared.model.nouns import OperationId, Seq
 from sidecar.shared.model.progress import DumpState
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.shared.log.verification import RequestedTable, VerifyRequest
-from sidecar.run.awaited_dumps import AwaitedDumps, LogPosition
 
 REQUEST = VerifyRequest(OperationId("v1"), ("copy", "lake"), (RequestedTable("shop", "orders"),), repair=True, after_dump="d1")
 

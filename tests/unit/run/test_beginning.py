@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from sidecar.run.beginning import check_beginning, undelivered_dumps
 from sidecar.shared.config import Config
+from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import Seq
 from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.sink_delivery import SinkDelivery
-from sidecar.run.beginning import check_beginning, undelivered_dumps
 from tests.unit.run.test_term import SETTINGS
 
 

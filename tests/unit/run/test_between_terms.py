@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.dump_start import Demand
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.errors import ConfigError, CoordinationLost, LogTaken, OwnershipLost
 from sidecar.pace.controller import NARROW_ROWS, Controller
-from sidecar.shared.model.sink_delivery import BatchDone, SinkDelivery
 from sidecar.run import own_worker
 from sidecar.run.between_terms import LOSSES_WITHIN_S, WORKER_KEPT_MAX_S, BetweenTerms
 from sidecar.run.own_worker import OwnWorker
+from sidecar.shared.errors import ConfigError, CoordinationLost, LogTaken, OwnershipLost
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.sink_delivery import BatchDone, SinkDelivery
 
 LOST = OwnershipLost("the lease may have run out", hint="nothing")
 

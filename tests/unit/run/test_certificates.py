@@ -12,7 +12,6 @@ import pytest
 
 import sidecar
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.shared.log.owned import OwnedLog
 from sidecar.report.chunks import Chunks
 from sidecar.run import certificates
 from sidecar.run.auxiliary import Services
@@ -21,6 +20,7 @@ from sidecar.run.certifying import TermCertificates
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.dump_reports import CertificateFacts
 from sidecar.run.samples import MeasuredTerms, Samples
+from sidecar.shared.log.owned import OwnedLog
 from tests.unit.run.test_app import settings
 from tests.unit.test_pipeline import FakeDeliveries
 

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import OperationId, Seq, TableName
-from sidecar.shared.model.progress import DumpState, Progress
+from sidecar.run import certifying
+from sidecar.run.certifying import ACCEPT_WAIT_S, HOLD_MAX_S, SAVE_S, TermCertificates
+from sidecar.run.collecting import ReadSegment
+from sidecar.run.followed_log import FollowedLog
 from sidecar.shared.errors import LogBroken, LogUnreachable, OwnershipLost
 from sidecar.shared.log import storage
 from sidecar.shared.log.certificate import SegmentLine
@@ -23,11 +25,9 @@ from sidecar.shared.log.dump_files import CERTIFICATES
 from sidecar.shared.log.layout import chunk_name, manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
+from sidecar.shared.model.nouns import OperationId, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.model.sink_delivery import BatchDone
-from sidecar.run import certifying
-from sidecar.run.certifying import ACCEPT_WAIT_S, HOLD_MAX_S, SAVE_S, TermCertificates
-from sidecar.run.collecting import ReadSegment
-from sidecar.run.followed_log import FollowedLog
 from tests.unit.run.followed_dumps import DUMP, OTHER, T, U, World, batch
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import OperationId, Seq
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.log.certificate import SegmentLine
-from sidecar.shared.log.certificate_parts import Line
 from sidecar.run.collecting import CollectedDump
 from sidecar.run.samples import Samples
+from sidecar.shared.log.certificate import SegmentLine
+from sidecar.shared.log.certificate_parts import Line
+from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.shared.model.progress import DumpState
 from tests.unit.report.made import batch_line
 from tests.unit.run.test_samples import NOW_MS, STATUS, dump
 

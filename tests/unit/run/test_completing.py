@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.run.completing import NAMED_MAX, completing_dump, named
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 ORDERS = TableName("shop", "orders")

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sidecar.shared.config import Config, ConsoleSection, LogSection, Tls
 from sidecar.console.listening import ConsoleServer
 from sidecar.console.views import ConsoleViews
 from sidecar.control.service import ControlService
-from sidecar.shared.errors import ConfigError
 from sidecar.report.chunks import Chunks
 from sidecar.run import console as run_console
 from sidecar.run.console import begin_console
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.log_event import LogEvent
 from sidecar.run.samples import MeasuredTerms, Samples
+from sidecar.shared.config import Config, ConsoleSection, LogSection, Tls
+from sidecar.shared.errors import ConfigError
 from tests.support.console import CONFIG, HERE, Browser, opened
 from tests.support.eventually import eventually
 from tests.support.services.tls import Authority

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import OVER, DumpState, Progress
+from sidecar.pace.controller import SinkState
+from sidecar.run import continuous
+from sidecar.run.continuous import ContinuousVerification, ServedSlices
+from sidecar.run.cycle import DAY_MS, ROWS_MIN, SLICE_ROWS, TableInSink, VerifiedTable
 from sidecar.shared.errors import LogUnreachable, RefusedRequest, SourceLost
 from sidecar.shared.log import storage
 from sidecar.shared.log.verification import (
@@ -25,11 +26,10 @@ from sidecar.shared.log.verification import (
     request_name,
 )
 from sidecar.shared.log.verification_files import read_request, request_ids
-from sidecar.pace.controller import SinkState
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import OVER, DumpState, Progress
 from sidecar.shared.model.sink_delivery import SinkTables
-from sidecar.run import continuous
-from sidecar.run.continuous import ContinuousVerification, ServedSlices
-from sidecar.run.cycle import DAY_MS, ROWS_MIN, SLICE_ROWS, TableInSink, VerifiedTable
 from sidecar.shared.ticdc.hidden_changes import KINDS, Explanation
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner
 from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term

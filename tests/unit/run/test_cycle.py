@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
-from sidecar.shared.log.verification import CheckState, Slice, TableReport
 from sidecar.run import cycle
 from sidecar.run.cycle import DAY_MS, ROWS_MIN, Cycle, TableInSink, TableTurn
+from sidecar.shared.log.verification import CheckState, Slice, TableReport
+from sidecar.shared.model.nouns import TableName
 
 Key = tuple[str, ...]
 ORDERS, ITEM, ZONE = (TableInSink("copy", TableName("shop", name)) for name in ("orders", "item", "zone"))

@@ -13,8 +13,10 @@ import pytest
 from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.shared.model.nouns import FIRST_SEQ
-from sidecar.shared.model.progress import OVER, DumpState
+from sidecar.run import term_verifications
+from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
+from sidecar.run.repairing import KeyDump
+from sidecar.run.term_verifications import HOLD_S
 from sidecar.shared.errors import SourceError, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.owned import OwnedLog
@@ -32,10 +34,8 @@ from sidecar.shared.log.verification import (
     waiting_name,
 )
 from sidecar.shared.log.verification_files import UNREADABLE
-from sidecar.run import term_verifications
-from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
-from sidecar.run.repairing import KeyDump
-from sidecar.run.term_verifications import HOLD_S
+from sidecar.shared.model.nouns import FIRST_SEQ
+from sidecar.shared.model.progress import OVER, DumpState
 from tests.unit.run.followed_dumps import OTHER, World
 from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
 

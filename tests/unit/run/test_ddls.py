@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.run.ddls import CHARS_MAX, KEPT, SeenDdl, SeenDdls
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 NAME = ChangefeedName("default", "default", "cf")

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import OperationId
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import LogUnreachable
 from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log import dump_files, storage
-from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.report.build import report_html
 from sidecar.report.chunks import Chunks
 from sidecar.run import dump_reports
 from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
 from sidecar.run.dump_reports import DumpReports
 from sidecar.run.samples import Samples
+from sidecar.shared.errors import LogUnreachable
+from sidecar.shared.log import dump_files, storage
+from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.model.progress import DumpState
 from tests.unit.report.parsed import page
 from tests.unit.run.followed_dumps import DUMP, FACTS, OTHER, T, World, batch
 from tests.unit.run.test_samples import NOW_MS, STATUS, dump

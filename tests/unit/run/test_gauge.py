@@ -11,19 +11,19 @@ from threading import Event
 import pytest
 
 from sidecar.control.status import ServiceStatus, SidecarStatus
-from sidecar.shared.model.messages import Brackets, PauseDump, SourceFailed
-from sidecar.shared.model.nouns import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.shared.model.schema_step import Beside
-from sidecar.shared.errors import SourceError
-from sidecar.shared.log.deliveries import LogDeliveries
-from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport
-from sidecar.shared.log.storage import open_folder
-from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.pipeline import Pipeline
 from sidecar.ports import Caller, SchemaSource, TableEstimate
 from sidecar.run import gauge as gauges
 from sidecar.run.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
+from sidecar.shared.errors import SourceError
+from sidecar.shared.log.deliveries import LogDeliveries
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport
+from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.messages import Brackets, PauseDump, SourceFailed
+from sidecar.shared.model.nouns import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.schema_step import Beside
+from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.changes import ddl, put, resolved
 from tests.support.eventually import PATIENCE_S, eventually

@@ -11,20 +11,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecar.shared.config import Config, DumpSection
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.messages import Brackets, Pace
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.shared.errors import FeedLost, LogBroken, OwnershipLost, with_hint
-from sidecar.shared.log.delivery_report import DeliveryReport
 from sidecar.pace.controller import SinkState
-from sidecar.shared.model.sink_delivery import SinkDelivery, SinkTables
 from sidecar.run import log_events
 from sidecar.run.dump_events import TABLES_REPORTED_MAX
 from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import DDL_CHARS_MAX, MINUTE_S, StatusEvents
 from sidecar.run.merge_process import Death
+from sidecar.shared.config import Config, DumpSection
+from sidecar.shared.errors import FeedLost, LogBroken, OwnershipLost, with_hint
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.model.messages import Brackets, Pace
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.sink_delivery import SinkDelivery, SinkTables
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 

@@ -13,14 +13,14 @@ import pytest
 import structlog
 from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
+from sidecar.run.log_event import LogEvent
+from sidecar.run.logs import RETRY_REPORTED_EVERY_S, RetriesReported, defects_reported, say, set_up
 from sidecar.shared.config import LoggingSection, Tls
 from sidecar.shared.errors import FeedLost, SourceError
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
-from sidecar.run.log_event import LogEvent
-from sidecar.run.logs import RETRY_REPORTED_EVERY_S, RetriesReported, defects_reported, say, set_up
 
 
 @pytest.fixture(autouse=True)

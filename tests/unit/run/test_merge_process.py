@@ -11,14 +11,14 @@ from queue import Queue
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq
-from sidecar.shared.errors import StorageFull
-from sidecar.shared.log.delivery_report import DeliveryReport
-from sidecar.shared.model.sink_delivery import BatchDone, SinkDelivery
-from sidecar.shared.process.scratch import PREFIX, Scratch
 from sidecar.run import merge_process
 from sidecar.run.log_events import worker_died
 from sidecar.run.merge_process import Death, MergeProcess, environment, spark_places, unexplained
+from sidecar.shared.errors import StorageFull
+from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.model.sink_delivery import BatchDone, SinkDelivery
+from sidecar.shared.process.scratch import PREFIX, Scratch
 from tests.support.eventually import PATIENCE_S, eventually
 
 LIVES_UNTIL_STDIN_ENDS = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); sys.stdin.read()"

@@ -18,14 +18,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from stamina import instrumentation
 
 from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
-from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.shared.errors import ConfigError
-from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.run import metrics
 from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
 from sidecar.run.metrics import CONNECTIONS_MAX, SINK_TABLES_MAX, TABLES_MAX, MetricsServer, MetricsTally
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S, eventually
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.run import own_worker
 from sidecar.run.log_event import LogEvent
 from sidecar.run.merge_process import Death
 from sidecar.run.own_worker import OwnWorker
+from sidecar.shared.log.deliveries import LogDeliveries
 
 UNREPORTED = cast("LogDeliveries", SimpleNamespace(report=None))
 CONFIG = Path("/etc/sidecar.toml")

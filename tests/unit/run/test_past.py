@@ -7,13 +7,13 @@ from pathlib import Path
 
 from msgspec import structs
 
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.log import storage
-from sidecar.shared.log.certificate_parts import SampleLine, write_part
-from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.run.log_event import LogEvent
 from sidecar.run.past import PastSamples
 from sidecar.run.samples import DAY_MS, Samples
+from sidecar.shared.log import storage
+from sidecar.shared.log.certificate_parts import SampleLine, write_part
+from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Seq
 from tests.support.eventually import eventually
 from tests.unit.report.made import BEGIN_MS, DUMP, OTHER, chunk_line, sample
 from tests.unit.run.test_samples import STATUS

@@ -11,8 +11,7 @@ from msgspec import structs
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.dump_scope import NAMED_MAX
 from sidecar.control.verification_messages import verification
-from sidecar.shared.model.nouns import OperationId
-from sidecar.shared.model.progress import DumpState
+from sidecar.run.repairing import DELETED_MIN, KeyDump, follow_up, question, rows_to_delete
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log import storage
 from sidecar.shared.log.verification import (
@@ -29,7 +28,8 @@ from sidecar.shared.log.verification import (
     request_from_json,
 )
 from sidecar.shared.log.verification_files import read_request
-from sidecar.run.repairing import DELETED_MIN, KeyDump, follow_up, question, rows_to_delete
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.model.progress import DumpState
 from tests.unit.run.test_term_verifications import AGAIN, ALICE, ITEM, TO_REPAIR, Term, finish_repair, repair_of
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from sidecar.adapters.etcd.client import Entry, Put
-from sidecar.shared.errors import Compacted, FeedUnsuitable
 from sidecar.run import changefeed_watch
 from sidecar.run.resumes import Resumes
+from sidecar.shared.errors import Compacted, FeedUnsuitable
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
 

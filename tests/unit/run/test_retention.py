@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.errors import RefusedRequest
 from sidecar.run.log_event import LogEvent
 from sidecar.run.retention import CERTIFICATES, KEPT_MAX_S, LINE_S, VERIFICATIONS, WINDOWS, NeededSegments, RetentionHolds
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.nouns import Seq
 
 BY = (WINDOWS, CERTIFICATES, VERIFICATIONS)
 SEQ = st.none() | st.integers(0, 1)

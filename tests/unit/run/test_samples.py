@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.control.status import SidecarStatus
-from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
 from sidecar.pace.controller import SinkState
 from sidecar.report.chunks import DumpedChunk
 from sidecar.run.ddls import SeenDdl
 from sidecar.run.samples import WAITING_CHARS_MAX, Samples, timeline
+from sidecar.shared.log.certificate_parts import SampleLine, SinkSample
+from sidecar.shared.model.messages import Brackets
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.unit.report.made import dumped, sample
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.console.checking import CheckedSettings, CheckReport, SettingsChecks
-from sidecar.shared.errors import CoordinationError
-from sidecar.shared.process.checks import CheckStatus, Result, failed, ok, warning
 from sidecar.run.log_event import LogEvent
 from sidecar.run.takeover import CHECK_EVERY_S, Takeover, another_owns
+from sidecar.shared.errors import CoordinationError
+from sidecar.shared.process.checks import CheckStatus, Result, failed, ok, warning
 
 LEASE_S = 10.0
 FINDINGS = {

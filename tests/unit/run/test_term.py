@@ -14,9 +14,11 @@ import pytest
 
 from sidecar.adapters.memory.owner import Election, MemoryOwner
 from sidecar.adapters.memory.schemas import StillSchemas
+from sidecar.pipeline import Outside, Pipeline
+from sidecar.ports import SegmentLog
+from sidecar.run import term
+from sidecar.run.term import Term
 from sidecar.shared.config import Config
-from sidecar.shared.model.nouns import Seq
-from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.errors import LogBroken, OwnershipLost, StorageFull
 from sidecar.shared.log import segment_log, storage
 from sidecar.shared.log.identity import CHANGEFEED_NAME, claim_log, known_id
@@ -26,11 +28,9 @@ from sidecar.shared.log.reserve import RESERVE_NAME
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.model.sink_delivery import ReportTimes, SinkDelivery
-from sidecar.pipeline import Outside, Pipeline
-from sidecar.ports import SegmentLog
-from sidecar.run import term
-from sidecar.run.term import Term
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.changes import put, resolved
 from tests.support.volumes import small_volume

@@ -16,11 +16,13 @@ from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.verification_messages import derived_id
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId, Seq, TableName
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import CoordinationError, CoordinationLost, DumpsWait, LogUnreachable, OwnershipLost, RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.run.awaited_dumps import AwaitedDumps
+from sidecar.run.continuous import ContinuousVerification
+from sidecar.run.log_event import LogEvent
+from sidecar.run.repairing import KeyDump, Repair
+from sidecar.run.term_verifications import KEPT_MAX, WAITING_MAX, TermVerifications
+from sidecar.shared.errors import CoordinationError, CoordinationLost, DumpsWait, LogUnreachable, OwnershipLost, RefusedRequest
 from sidecar.shared.log import storage, verification_files
 from sidecar.shared.log.owned import OwnedLog, latest
 from sidecar.shared.log.storage import Folder, open_folder
@@ -41,11 +43,9 @@ from sidecar.shared.log.verification import (
 )
 from sidecar.shared.log.verification_files import read_repair, read_request, read_waiting, request_ids, write_report
 from sidecar.shared.log.verification_state import VerifyState
-from sidecar.run.awaited_dumps import AwaitedDumps
-from sidecar.run.continuous import ContinuousVerification
-from sidecar.run.log_event import LogEvent
-from sidecar.run.repairing import KeyDump, Repair
-from sidecar.run.term_verifications import KEPT_MAX, WAITING_MAX, TermVerifications
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId, Seq, TableName
+from sidecar.shared.model.progress import DumpState
 from tests.support.slices import NamedSlices
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")

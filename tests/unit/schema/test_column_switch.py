@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.errors import FeedError, UnsupportedDdl
+from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, Effect, JobTable, Successor, TableInfo
 from sidecar.shared.schema.history import SchemaHistory
 from sidecar.shared.schema.version import SchemaSnapshot

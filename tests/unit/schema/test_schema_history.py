@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import FeedError, FeedUnsuitable, TicdcDumpError, UnsupportedDdl
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.schema.ddl import Action, DdlEvent, DdlJob, Effect, JobTable, PartitionSwitch
 from sidecar.shared.schema.history import SchemaHistory
 from sidecar.shared.schema.timeline import TimelineIndex

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName
 from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName
 from sidecar.shared.schema.unfollowed import check_untouched
 
 TABLES = [TableName("shop", "item")]

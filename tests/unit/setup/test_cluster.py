@@ -11,8 +11,8 @@ import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
-from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.setup.cluster import ChosenChangefeed, WantedChangefeed, chosen_changefeed, described, matching
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.hostile.keys import Etcd
 from tests.rig.changefeed import UPSTREAM_ID, info, info_key

@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from sidecar.shared.errors import ConfigError
 from sidecar.setup.settings import ChosenSetting, differing, host_port, settings_text, toml_value
+from sidecar.shared.errors import ConfigError
 
 LETTERS = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xFFFE, 0xFFFF, 0x1F600, 0x10FFFF]))
 

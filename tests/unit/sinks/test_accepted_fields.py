@@ -9,8 +9,8 @@ import pytest
 from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.http.state import ReceiverState, state_of
-from spark_merge.sinks.opensearch import position as opensearch
 from spark_merge.sinks.kit.position import OutputState, as_text, from_fields, to_fields
+from spark_merge.sinks.opensearch import position as opensearch
 
 LATE = CommitTs((1 << 63) - 1)
 CASES = [None, Accepted(Seq(0), CommitTs(0), "id"), Accepted(Seq(5), LATE, "id"), Accepted(Seq(5))]

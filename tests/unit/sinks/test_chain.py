@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.kit import chain as module
-from spark_merge.sinks.kit.chain import CommitChain
 from spark_merge.sinks.folder.layout import (
     COMMITS,
     HEAD,
@@ -24,6 +22,8 @@ from spark_merge.sinks.folder.layout import (
     segment_path,
 )
 from spark_merge.sinks.folder.output import FolderPosition, OutputFolder, accepted_in, commits_of, position_of
+from spark_merge.sinks.kit import chain as module
+from spark_merge.sinks.kit.chain import CommitChain
 
 KEPT = 3
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, TableName
 from spark_merge.sinks.console.sink import ConsoleSink
 from spark_merge.testing.places import accepted
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, deliver, write_chunk

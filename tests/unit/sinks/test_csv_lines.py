@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from spark_merge.codecs.encode.block import of_changes
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.formats import csv_lines as encoding

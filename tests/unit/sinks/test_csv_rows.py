@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.codecs.encode.block import of_changes
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.sinks.formats import json_lines as reading

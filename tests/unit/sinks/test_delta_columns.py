@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.sinks.delta.columns import DeltaColumn, Layout, Mode, delta_type, layout_of
 from spark_merge.sinks.delta.places import NAME_BYTES_MAX, table_place
 

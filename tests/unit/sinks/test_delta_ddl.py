@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.port.contract import Head
 from spark_merge.sinks.delta.ddl import DeltaAltered, alterations

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.sinks.delta.merge import Folded
 from spark_merge.sinks.delta.writer import STAGED, TablePlace, WrittenFile
-from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.kit.table_ddl import check_key
+from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, SCHEMA, Row, Segments, change, chunk, opened, write, write_chunk
 
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.sinks.delta import sink as delta_sink
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import DeltaColumn

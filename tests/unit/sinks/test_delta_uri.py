@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.table import storage_options
 from spark_merge.sinks.delta.uri import DeltaSettings, settings_of

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import name_of
 from sidecar.shared.log.storage import Folder, dispatch, open_folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.kit.fence import check_exclusive, check_log, check_next, taken
 
 

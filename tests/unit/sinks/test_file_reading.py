@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from spark_merge.port.contract import Owner
 from spark_merge.sinks.files import reader
 from spark_merge.sinks.files.reading import FilesPart, read_back

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import LogBroken, SinkError, StorageFull
 from sidecar.shared.log import storage
 from sidecar.shared.log.hashed import sha256_of
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import Folder, dispatch, local, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import CHANGES, Owner, Portion, Task, Unit
 from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink

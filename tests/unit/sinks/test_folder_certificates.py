@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq
 from sidecar.shared.log import storage
 from sidecar.shared.log.certificate import write_certificate
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.folder.certificates import OutputCertificates
 from tests.support.deliveries import Segments, change, deliver

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.sinks.iceberg import hidden_rows
 from spark_merge.sinks.iceberg.hidden_rows import DeletedKeys, DeleteFile
 from tests.support.deliveries import ORDERS

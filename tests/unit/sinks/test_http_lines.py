@@ -13,12 +13,12 @@ from typing import get_args
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
-from sidecar.shared.model.progress import DumpState, SegmentDump
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
+from sidecar.shared.model.progress import DumpState, SegmentDump
 from spark_merge.port.contract import CHANGES, Accepted, Counts, Head, Portion, Rows, Task, Unit
 from spark_merge.sinks.http import lines as blocks
 from spark_merge.sinks.http.lines import Lines, lines, passed

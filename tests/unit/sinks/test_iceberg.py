@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import pytest
 from pyiceberg.schema import Schema
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.ddl import columns
 from spark_merge.ddl.columns import column_effects
 from spark_merge.ddl.parser import parsed

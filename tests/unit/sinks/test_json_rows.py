@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from spark_merge.ddl.eras import eras
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.sinks.formats import json_lines as reading

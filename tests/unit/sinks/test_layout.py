@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import DumpState, SegmentDump
 from sidecar.shared.errors import SinkError, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, SegmentDump
 from spark_merge.port.contract import Owner
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.folder.layout import (
     COMMIT,
     FOLDER_NAME_BYTES_MAX,
@@ -25,6 +24,7 @@ from spark_merge.sinks.folder.layout import (
     seq_of,
     table_folder,
 )
+from spark_merge.sinks.kit.errors import storage_errors
 
 NAMES = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=64)
 

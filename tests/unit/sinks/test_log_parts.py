@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, CommitTs, TableSchema
 from spark_merge.ddl.eras import Era, PreviousColumn
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart

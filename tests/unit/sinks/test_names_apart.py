@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.ddl.routes import check_disjoint, route, routes_of
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.port.contract import KeepsTables

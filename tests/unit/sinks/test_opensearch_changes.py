@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Head
 from spark_merge.sinks.opensearch.changes import Changes, changes
 from tests.support.sql_types import sql_type

@@ -9,11 +9,12 @@ from hashlib import sha256
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.codecs.encode.block import of_changes
 from spark_merge.ddl.routes import check_apart, routes_of
 from spark_merge.port.contract import CHANGES, Accepted, Owner
+from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.opensearch import fields
 from spark_merge.sinks.opensearch.documents import lines
 from spark_merge.sinks.opensearch.fields import Forms
@@ -22,7 +23,6 @@ from spark_merge.sinks.opensearch.position import OwnedPosition, WrittenBatch, _
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.opensearch.uri import settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
-from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.registry import _read, leaves, name_of, open_sink
 
 T, FORMS = TableName("shop", "t"), Forms()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.codecs.encode.block import of_changes
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.opensearch.documents import lines

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableSchema
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.sinks.formats.parquet_rows import WantedKeys, opened
 from tests.support.deliveries import ORDERS
 

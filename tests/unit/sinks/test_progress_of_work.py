@@ -17,14 +17,14 @@ from types import FrameType
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import Change, Column, ColumnDefinition, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.log import rows_file
 from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.nouns import Change, Column, ColumnDefinition, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.process.progress import watched_by
 from spark_merge.codecs.decode import rows as rows_decoded
 from spark_merge.codecs.encode import by_table

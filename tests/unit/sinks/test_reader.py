@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.files.reader import read_output, read_rows, read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.folder.layout import FileFormat

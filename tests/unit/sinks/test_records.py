@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import DumpState, SegmentDump
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, SegmentDump
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.folder import layout
 from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, FolderCommit, FolderIdentity, SegmentDdls

@@ -9,13 +9,13 @@ from threading import Event, Lock, Thread
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import DumpState, SegmentDump
 from sidecar.shared.errors import ConfigError, OutOfReach, OwnershipLost, RefusedRequest, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import name_of
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, SegmentDump
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.rule import OutputRow
 from spark_merge.port.contract import Accepted

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from sidecar.control.answers import RESPONSE_BYTES_MAX
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import CHANGES, ChunkPiece, DueChunk, Survivors
 from spark_merge.sinks.spool import frames as module
 from spark_merge.sinks.spool.frames import FRAME_BYTES_MAX, ROW_BYTES_MAX, FrameFile, read_frames, table_columns

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.mysql.collation import PADS
 from sidecar.shared.mysql.flavour import Flavour
 from spark_merge.ddl.parser import parsed

@@ -8,8 +8,8 @@ import pytest
 
 from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.mysql.position import SinkRow, SqlBatch, Underway
 from spark_merge.sinks.kit.position import OutputState
+from spark_merge.sinks.mysql.position import SinkRow, SqlBatch, Underway
 
 LOG = "default/feed 1#ab"
 

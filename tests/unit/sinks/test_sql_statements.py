@@ -7,8 +7,8 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, read_table

@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.process.kept_secrets import variable
 from spark_merge.port.contract import Owner
 from spark_merge.port.kinds import SinkUri

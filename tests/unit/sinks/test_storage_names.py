@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.shared.errors import SinkError
+from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.model.nouns import (
     MARK_TABLE,
     Column,
@@ -20,8 +22,6 @@ from sidecar.shared.model.nouns import (
     TableName,
     TableSchema,
 )
-from sidecar.shared.errors import SinkError
-from sidecar.shared.log.manifest import DdlRecord, Manifest
 from spark_merge.port.contract import Head
 from spark_merge.sinks.storage.layout import StoragePlace
 from spark_merge.sinks.storage.names import Last, Named, Staged, StorageNames, StoredVersion, named

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Head, Outcome, Portion, Task, Unit, Writer
-from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.sinks.kit.written import count_rows, end_with_ddls, planned
+from spark_merge.sinks.memory.positions import MemoryPositions
 from tests.unit.merge.test_cut import head
 
 

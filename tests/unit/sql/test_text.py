@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.shared.columns.values import UnfitValue, from_ints, int_array
 from sidecar.shared.model.nouns import Column
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.sql.lexer import tokens
 from sidecar.shared.sql.text import Shows, for_servers, labels, quoted_text, shown
 from sidecar.shared.ticdc.ddl_text import action_of
-from sidecar.shared.columns.values import UnfitValue, from_ints, int_array
 from spark_merge.ddl.parser import parsed
 
 LABELS = st.lists(st.text(st.sampled_from("ab\\\\''\"`,()%nr0tZ \n\r\0\tü中"), max_size=6), min_size=1, max_size=5, unique=True)

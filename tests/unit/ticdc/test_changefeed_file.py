@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.changefeed_file import rules_of
 from sidecar.shared.ticdc.dispatch import PartitionRule, Router
 from tests.support.recordings import recorded_cluster

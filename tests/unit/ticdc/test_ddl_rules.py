@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.errors import FeedUnsuitable, UnsupportedDdl
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.schema.ddl import Action, DdlEvent, Effect, TableChange, effect_of
 from sidecar.shared.schema.system import is_system_schema
 from sidecar.shared.ticdc.changefeed import EventFilter, FeedFilter

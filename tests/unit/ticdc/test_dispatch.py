@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule, Router
 
 ITEM, ORDERS, STAFF = TableName("shop", "item"), TableName("shop", "orders"), TableName("hr", "staff")

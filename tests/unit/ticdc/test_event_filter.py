@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.shared.ticdc.event_filter import FilterRules, LeftOut, RowEvent, Through, dump_scope, mark_table_problem
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.resumes import Life, check_resume
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of
 from sidecar.shared.ticdc.suitability import problems

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName
 from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.model.nouns import MARK_TABLE, TableName
 from sidecar.shared.ticdc import table_rules
 from sidecar.shared.ticdc.table_rules import PATTERNS_MAX, RULE_LENGTH_MAX, RULES_MAX, TableRules, asked, matching, split_rules
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import MARK_TABLE, TableName
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import MARK_TABLE, TableName
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
 from sidecar.shared.ticdc.topics import TOPIC_CHARS_MAX, marked_topics, topic_of, topics
 

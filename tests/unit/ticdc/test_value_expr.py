@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.ticdc.event_filter import ValueExpr
 from sidecar.shared.ticdc.value_expr import Columns, check_form, compiled_test
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.verify import by_keys
 from spark_merge.verify.by_keys import lookups

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, Kind, TableName, TableSchema
 from spark_merge.port.readable import RowsRead
 from spark_merge.verify.digest import digests
 from spark_merge.verify.look import difference

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import LogBroken, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.merge.rule import Image
 from spark_merge.testing.histories import COLUMNS, DEFINITION, SEGMENT_TS, SEGMENTS, RandomHistory, random_history, write_log

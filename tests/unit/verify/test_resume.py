@@ -13,10 +13,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.log import storage
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.verification import CheckState, TableReport
+from sidecar.shared.model.nouns import Seq, TableSchema
 from sidecar.shared.mysql.key_ranges import KeySpan
 from spark_merge.port.readable import Reading, RowForm, RowsRead
 from spark_merge.sinks.sqlite.sink import SqliteSink

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import OperationId, TableName
 from sidecar.shared.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
@@ -33,6 +32,7 @@ from sidecar.shared.log.verification import (
     stop_name,
 )
 from sidecar.shared.log.verification_files import read_report, read_state, write_report
+from sidecar.shared.model.nouns import OperationId, TableName
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner

@@ -19,14 +19,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sidecar.shared.model.keyset import Key
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.errors import SinkError, SourceChanged, SourceLost
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.sink_tables import write_sink_tables
 from sidecar.shared.log.verification import CheckState, RequestedTable, Slice, Unjudged
-from sidecar.shared.mysql.key_ranges import KeySpan
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.mysql.key_ranges import KeySpan
 from spark_merge.merge.rule import Image
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, ReadPart, RowsRead

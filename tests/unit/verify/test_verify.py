@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.replay.judge.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
+from sidecar.replay.judge.verify import VerifyVerdict, replay, verify
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, open_folder
-from sidecar.replay.judge.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
-from sidecar.replay.judge.verify import VerifyVerdict, replay, verify
+from sidecar.shared.model.nouns import MARK_TABLE, Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.port.contract import Owner
 from spark_merge.sinks.folder.layout import SEGMENT, DeliveredFile, DeliveredSegment, file_path, segment_path
 

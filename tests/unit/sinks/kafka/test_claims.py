@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.port.contract import Accepted, Outcome, Owner, Rows
 from spark_merge.sinks.kafka.claims import (
     CLAIMS_MAX,

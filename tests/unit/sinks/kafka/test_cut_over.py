@@ -8,8 +8,8 @@ from zlib import crc32
 
 import pytest
 
-from sidecar.shared.model.nouns import Change, Ddl, Message, Resolved, physical_ms
 from sidecar.replay.recording import Recording
+from sidecar.shared.model.nouns import Change, Ddl, Message, Resolved, physical_ms
 from tests.lanes import LANE
 from tests.support.recordings import recording
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import by_handle_key, partitions, verify

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from spark_merge.port.contract import Accepted, Outcome, Owner, Rows
 from spark_merge.sinks.kafka.position_records import (
     CLAIM_KEY,

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.shared.model.nouns import MARK_TABLE, Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from sidecar.shared.ticdc.dispatch import Hashing, Router
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.sinks.kafka.partitions import partitions, verify

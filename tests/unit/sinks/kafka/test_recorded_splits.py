@@ -9,11 +9,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import MARK_TABLE, IndexDefinition, IndexPart, TableDefinition, TableSchema
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge.rows import Row
 from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recording import Recording
+from sidecar.shared.model.nouns import MARK_TABLE, IndexDefinition, IndexPart, TableDefinition, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.split import split
 from spark_merge.port.contract import CHANGES

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sidecar.shared.model.nouns import TableName
 from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.model.nouns import TableName
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.ticdc.dispatch import Hashing, Router
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import partitions, verify

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.ticdc.dispatch import PartitionRule
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.port.contract import ChunkPiece, Survivors
