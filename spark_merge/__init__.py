@@ -11,6 +11,5 @@
     worker/    the process, and tasks on Spark
     testing/   the contract suites of sinks, for any package
 
-Of the sidecar it can import adapters.tidb, adapters.tikv, config, core, log, codecs, rowcodec, ticdc, schema, partition, pace, mysql,
-resultset, sql, process and errors.
+Of `sidecar` it imports sidecar/shared and nothing else.
 """

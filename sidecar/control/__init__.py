@@ -14,5 +14,5 @@
     local_call     a call from within the process
     client         finds the sidecar, follows it to the owner, retries until it answers
 
-It must not know Kafka, Spark or the log's files, but for the records of verifications (log/verification.py). The commands are in cli/.
+It must not know Kafka, Spark or the log's files, but for the records of verifications (shared/log/verification.py). cli/ has the commands.
 """

@@ -1,6 +1,6 @@
 """Which differences of a table in a sink are none: a sink can rightly have other rows than the source.
 
-    the changefeed's filter omits changes (ticdc/hidden_changes.py) ──┐
+    the changefeed's filter omits changes (shared/ticdc/hidden_changes.py) ──┐
     other tables of the changefeed have the same target in the sink ──┴─► Unjudged ─► counted, and never repaired
 
 `unjudged` is called before a verification, and again before each dump of a repair: filter, tables and sinks may have changed meanwhile.

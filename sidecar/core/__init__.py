@@ -1,13 +1,10 @@
 """The algorithm and nothing else: no I/O, no clock, no library. Commands out, events in.
 
-    model       the nouns                            messages   what a dump requests and receives
     sequence    lanes to one commit-ts order, released in segments
-    marks       which watermark rows are ours        window   when (low_ts, high_ts] closes     chunk   a chunk in a manifest
+    marks       which watermark rows are ours        window   when (low_ts, high_ts] closes
     dumps       those of a changefeed: which run, which wait
     dump        the states, as a table               dump_start how one begins      dump_run which chunk, which mark, when
-    dump_reader the state of one reader              plan what is read next         progress what is kept
-    schema_step what a DDL means for a dump, by the tables before and after
-    keyset      the SQL of reading by key            canonical  when two texts are one value
+    dump_reader the state of one reader              plan what is read next
 
-It must not know where changes come from, how a file is written or what TiCDC's settings are.
+Its nouns are in shared/model. It must not know where changes come from, how a file is written or what TiCDC's settings are.
 """

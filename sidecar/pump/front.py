@@ -5,7 +5,7 @@ user reaches; who is slower than the other side holds it. Any other is an HTTP/1
 here, since what comes first is known behind it alone.
 
 Who says nothing, or a byte at a time, is sent away after SILENT_MAX_S; there are some hundred connections at once, and who comes above
-that is closed (process/descriptors.py).
+that is closed (shared/process/descriptors.py).
 """
 
 from __future__ import annotations

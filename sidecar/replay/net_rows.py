@@ -1,6 +1,6 @@
 """What a recording's binlogs did to its rows, worked out slowly, a transaction and a key at a time; and where they are not true.
 
-Keys are handle keys here, as texts, and not TiDB's handles: it is another way to the same end than the log's (rowcodec/binlog_fold.py).
+Keys are handle keys here, as texts, and not TiDB's handles: another way to the same end than the log's (shared/rowcodec/binlog_fold.py).
 
 **UPDATE IGNORE** that moves a clustered key onto one that is taken changes nothing, and yet its binlog deletes the row: TiDB undoes
 what it wrote to TiKV, not what it wrote down for the binlog. Such a deletion looks like any other. Only the truth shows that it is false:

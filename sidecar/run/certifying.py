@@ -10,7 +10,7 @@
   dumps, and of these where the log has all that their parts lack.
 - What is wrong with one dump's files, or with its id, costs that dump's certificate alone, with a line.
 - What is collected is bounded: a dump gets no certificate if IDLE_SEGMENTS_MAX segments close no window of it.
-- An owner writes and removes parts of its own epoch (log/certificate_parts.py). All else it writes as the owner.
+- An owner writes and removes parts of its own epoch (shared/log/certificate_parts.py). All else it writes as the owner.
 """
 
 from __future__ import annotations

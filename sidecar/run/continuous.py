@@ -3,7 +3,7 @@
     due? ─► cycle.py: which slice ─► its file ─► the request, as of an operator (term_verifications.py) ─► its report ─► its file
 
 - The file is written before the request and after the report, so the next owner continues with the slice that is under way. It is of its
-  owner's epoch (log/owned.py), so that what a late owner writes is none of the next one's.
+  owner's epoch (shared/log/owned.py), so that what a late owner writes is none of the next one's.
 - One slice at a time, and none while a dump or another verification is there.
 - Only sinks that work and can be read back, and only tables of which they have all rows.
 - A file that cannot be read begins a cycle: what was compared is compared again.

@@ -6,7 +6,7 @@
   beside the log; here how often and with which exit code, and for one that could not say it (`unexplained`) that it could not.
 - Where the machine has no room for its folder, or cannot start it now, it is tried again as after a death: the log is written on.
 - Its JVM outlives it for a moment, in which Spark removes its files; then the whole group is killed. All that Spark writes aside is
-  in a folder of this life (process/scratch.py), which goes with it: below SPARK_LOCAL_DIRS, else the machine's temporary folder.
+  in a folder of this life (shared/process/scratch.py), which goes with it: below SPARK_LOCAL_DIRS, else the machine's temporary folder.
 """
 
 from __future__ import annotations

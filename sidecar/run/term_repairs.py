@@ -1,6 +1,6 @@
 """The repairs of a term: taken over, begun after a verification, answered and ended by operators. repairing.py has one repair.
 
-A repair's file is of its owner's epoch (log/owned.py): an owner writes one as it takes a repair over, and a late one's is not read.
+A repair's file is of its owner's epoch (shared/log/owned.py): an owner writes one as it takes a repair over, and a late one's is not read.
 """
 
 from __future__ import annotations

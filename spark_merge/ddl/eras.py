@@ -4,7 +4,7 @@ An **era** lies between two DDLs of the table. It is worked out backwards from t
 has the text of its DDLs, and seldom the schemas of its tables.
 
     CREATE, TRUNCATE, DROP, of a name that the table takes   rows from before are not the table's: its first era begins here
-    RECOVER, FLASHBACK TABLE                                 the same: its rows come with a dump (sinks/table_ddl.py)
+    RECOVER, FLASHBACK TABLE                                 the same: its rows come with a dump (sinks/kit/table_ddl.py)
     RENAME                                                   another name before; unreadable if its schema is not in the text
     ADD, DROP, RENAME, CHANGE, MODIFY COLUMN                 a column's rows from before are under another name, or have the default
     DROP, TRUNCATE, EXCHANGE PARTITION                       unreadable: which rows are still there is not in the output.

@@ -17,7 +17,7 @@ is to do. What iterates reports, so a sink does not have to (tests/unit/sinks/te
 
 No single step may take HANG_S unless it says so with `may_take`. Where the timeouts come from:
 
-- S3: s3fs' and botocore's, as `log/storage/s3.py::REQUEST_TRIES` says; a local disk has none
+- S3: s3fs' and botocore's, as `shared/log/storage/s3.py::REQUEST_TRIES` says; a local disk has none
 - HTTP, OpenSearch, ClickHouse, SQL: the timeouts of the sink's URI, which an operator may set to any value: `may_take` gets them. A DDL of
   SQL has `sinks/mysql/sink.py::DDL_S_MAX`
 - Kafka: `sinks/kafka/client.py::REQUEST_TIMEOUT_S` a call, OUTAGE_MAX_S for a queue that gets no shorter

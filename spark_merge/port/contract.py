@@ -241,7 +241,7 @@ def counted(portion: Portion, counts: Counts) -> Iterator[Piece]:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a task has done. `note`: what the sink's `accept` needs of it besides; small, picklable. `guessed`: TIMESTAMPs that it decoded
-    and that stood for two moments (codecs/zone.py); set by who runs the task."""
+    and that stood for two moments (shared/columns/zone.py); set by who runs the task."""
 
     task: str
     counts: Counts

@@ -4,7 +4,7 @@ name of its URI scheme.
     [project.entry-points."ticdc_dump.sinks"]
     pulsar = "my_package.sink:PULSAR"
 
-A sink declares the options of its URI as fields of a frozen dataclass (sinks/options.py), or lists their names itself:
+A sink declares the options of its URI as fields of a frozen dataclass (sinks/kit/options.py), or lists their names itself:
 
     @dataclass(frozen=True, slots=True)
     class Options:

@@ -1,6 +1,6 @@
 """A task of Spark that reads chunks of dumps, with the readers and the connection to the sidecar that its Python worker keeps.
 
-    read_slice ──► TableReader (adapters/tidb/reader.py) ◄── _SidecarLink ◄──► the sidecar (adapters/tidb/remote_reads.py)
+    read_slice ──► TableReader (shared/reads/reader.py) ◄── _SidecarLink ◄──► the sidecar (adapters/tidb/remote_reads.py)
 
 - A task reads for SLICE_S, then gives its core up: a sink's batch waits no longer for one. Its connection to the source stays in its Python
   worker for the next task, for HELD_S.
@@ -8,7 +8,7 @@
 - What fails in a task ends the commands that it has, and no delivery.
 - A task that ends amid a chunk is not what repeats it: the sidecar sees the call end, and requests the range again. A task that Spark
   repeats makes a call of its own.
-- A task has the source's password from where its host keeps it (sinks/passwords.py), and nothing of a task or of the pages of Spark has it.
+- A task has the source's password from where its host keeps it (sinks/kit/passwords.py); no task and no page of Spark has it.
 """
 
 from __future__ import annotations

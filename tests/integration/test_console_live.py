@@ -62,7 +62,7 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
     with ExitStack() as stack:
         rig = stack.enter_context(Rig(tmp_path, initial_rows=300))
         config = rig.sidecar_config(sinks=[f"file://{tmp_path}/output?format=jsonl"], log=f"file://{tmp_path}/log")
-        sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.shared.log"))
+        sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))
         workload = stack.enter_context(rig.workload(writes_per_s=100))
         sidecar.await_status(lambda value: bool(value["sinks"]), timeout_s=DEADLINE_S)
         address = f"http://{tomllib.loads(config.read_text())['console']['listen']}"
@@ -114,8 +114,8 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
         assert page.inner_text("table").count("a sidecar of this changefeed listens on") == 3
         assert "Nothing failed." in page.inner_text("main")
         assert window.messages == []
-        assert "console" in sidecar.shared.log.read_text()
-        assert "console: command rejected" not in sidecar.shared.log.read_text()
+        assert "console" in sidecar.log.read_text()
+        assert "console: command rejected" not in sidecar.log.read_text()
 
 
 def await_files(page: Page, address: str) -> None:

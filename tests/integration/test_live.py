@@ -237,8 +237,8 @@ def test_a_ddl_on_a_source_that_is_no_tidb_stops_the_sidecar_with_everything_bel
             workload.stop()
         rig.db.execute("ALTER TABLE shop.orders ADD COLUMN born_late INT")
         for _ in range(2):
-            assert sidecar._running.wait(DEADLINE_S) == 3, sidecar.shared.log.read_text()[-3000:]
-            assert "cannot tell what its tables are after a DDL" in sidecar.shared.log.read_text()
+            assert sidecar._running.wait(DEADLINE_S) == 3, sidecar.log.read_text()[-3000:]
+            assert "cannot tell what its tables are after a DDL" in sidecar.log.read_text()
             last = manifests(rig)[-1]
             assert not last.ddls
             sidecar.start()

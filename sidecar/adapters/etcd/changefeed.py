@@ -4,7 +4,7 @@
     /tidb/cdc/{cluster}/{namespace}/changefeed/status/{id}    ChangeFeedStatus, JSON
 
 The same for both architectures (tiflow pkg/etcd/etcdkey.go, cdc/model/changefeed.go). The JSON is returned as it is:
-`ticdc/changefeed_info.py` reads it.
+`shared/ticdc/changefeed_info.py` reads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which DDLs TiDB has finished since a TSO, and at which commit_ts, from mysql.tidb_ddl_job and mysql.tidb_ddl_history.
 
 - Both tables are read as of one TSO: a job that was finished by then is in the first, done, or in the second, synced.
-- No row has the commit_ts of a job: `FinishedTS` is 0 while it is done, and 40 to 450 ms late in the history (rowcodec/ddl_job.py). It
-  is the first TSO at which the job is seen done: searched for by halves between its begin and a moment at which it was seen so.
+- No row has the commit_ts of a job: `FinishedTS` is 0 while it is done, and 40 to 450 ms late in the history
+  (shared/rowcodec/ddl_job.py). It is the first TSO at which the job is seen done: searched for by halves between its begin and a moment
+  at which it was seen so.
 - Jobs are numbered as they are submitted. The first look goes down from the newest to those submitted OLD_S before; later ones go down
   to the oldest that was under way then.
 - Accounts that may not read them see in information_schema which jobs there were, without the commit_ts.

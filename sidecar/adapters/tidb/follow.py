@@ -6,7 +6,7 @@
   more, and a dump brings its rows. Unless the operator has it otherwise: then DDLs up to that TSO, which the feed still brings, are
   contained in the tables, and the rows before them are taken for rows of the same form.
 - A TiDB server may not have loaded F yet. What it answers is believed if the tables that the DDLs name are not what they were, or when all
-  servers have loaded what was made (ddl_jobs.py).
+  servers have loaded what was made (shared/reads/ddl_jobs.py).
 - At F other tables may be amid a DDL of their own, and SQL hides then what the feed still carries. So a table
   that no DDL names keeps its columns while its ids are the same.
 - What tables were made of (`definition`) comes with them. A log of 0.3.0 and before does not tell it: it is added where it fits the
@@ -19,7 +19,7 @@
 - A source without TSOs (no TiDB) has no tables at a TSO: a DDL of a table stops the sidecar.
 
 Views and sequences are no tables here. What the changefeed has of all tables, `narrow` says: a table that a RENAME takes out of its
-rules is gone, and TiCDC itself stops at one that it would bring in (ticdc/ddl_rules.py).
+rules is gone, and TiCDC itself stops at one that it would bring in (shared/ticdc/ddl_rules.py).
 """
 
 from __future__ import annotations

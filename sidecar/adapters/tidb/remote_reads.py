@@ -1,4 +1,4 @@
-"""Chunks that tasks of Spark read: a server for their readers (reader.py), which run elsewhere with the same code.
+"""Chunks that tasks of Spark read: a server for their readers (shared/reads/reader.py), which run elsewhere with the same code.
 
     TidbSource ──► RemoteReaders: the queue ◄── a call of gRPC for each reader ──► a task of Spark ──► SELECT, the chunk's file
 

@@ -1,7 +1,7 @@
 """The source: marks and chunk SELECTs carried out by threads of its own, so that no call waits for the database (P3).
 
     request ──► marks ──► one thread ───────────────────────────────┐
-            └─► reads ──► up to `readers_max` readers (reader.py) ────┴──► results
+            └─► reads ──► up to `readers_max` readers (shared/reads/reader.py) ────┴──► results
 
 - Readers are threads of this process, or tasks of Spark (remote_reads.py); the commands, the events and the reader are the same.
 - Marks are sent strictly one after another, in the order of the commands.

@@ -1,7 +1,7 @@
 """DDL jobs out of the rows of mysql.tidb_ddl_job: they come in any order and more than once, and leave in commit order.
 
-- A row counts for what it says at its commit_ts: a job that is done, or a step of a running one (rowcodec/ddl_job.py). Deletes and the
-  writes between say nothing.
+- A row counts for what it says at its commit_ts: a job that is done, or a step of a running one (shared/rowcodec/ddl_job.py). Deletes and
+  the writes between say nothing.
 - A job leaves when the table is complete up to its commit_ts. That it comes again is the schema history's concern.
 - The order is commit_ts; jobs of one transaction would be in the order of their ids, as TiDB numbers them.
 """

@@ -6,10 +6,10 @@
   goes out as it was read, though the change may come between its SELECT and the high mark: as a snapshot at that SELECT and the
   changefeed from there on would have it. If it did count as touching, neither the dump nor the change would bring the row: it would
   be lost. No version goes back by it: whatever passes inside the window does touch the key.
-- The dump's SELECT has the predicate of inserts (`ticdc/event_filter.py::dump_scope`), as with a Kafka feed.
+- The dump's SELECT has the predicate of inserts (`shared/ticdc/event_filter.py::dump_scope`), as with a Kafka feed.
 - A change is judged as TiKV has it, one key at a time, which TiDB-Binlog's are after their fold: with an old value and a new one it is an
   update, also of a key that TiCDC splits afterwards; an UPDATE of a clustered key is a delete and an insert.
-- The watermark table is not judged: filters that would touch it are refused (`ticdc/event_filter.py::mark_table_problem`).
+- The watermark table is not judged: filters that would touch it are refused (`shared/ticdc/event_filter.py::mark_table_problem`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FilteredRows(Protocol):
 
 
 class KeyValueRows:
-    """TiKV's (codecs/kv.py): a key has one change in a commit, and its row says how it was written."""
+    """TiKV's (shared/codecs/kv.py): a key has one change in a commit, and its row says how it was written."""
 
     has_previous = False
     logical_ids = False

@@ -47,7 +47,7 @@ NOT_REPLICATED, FILTERED = "not replicated", "omitted by an event filter"
 
 
 class ReadDdl(NamedTuple):
-    """A DDL's place in the stream. Without schema, table and query it is a cut that reaches no sink (codecs/kv.py)."""
+    """A DDL's place in the stream. Without schema, table and query it is a cut that reaches no sink (shared/codecs/kv.py)."""
 
     commit_ts: CommitTs
     schema: str = ""

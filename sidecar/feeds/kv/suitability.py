@@ -1,10 +1,10 @@
 """What key-values cannot do as TiCDC does, refused before anything is pulled.
 
 - TiCDC's mounter drops rows by event filters. No mounter is in between here, so they are dropped by us (row_filter.py): by type, and by
-  value expressions that can be evaluated exactly (ticdc/value_expr.py). Updates that change only some columns look like
+  value expressions that can be evaluated exactly (shared/ticdc/value_expr.py). Updates that change only some columns look like
   all others.
 - DDL jobs are rows of mysql.tidb_ddl_job since TiDB 6.2. In 8.0 to 8.2 with tidb_enable_fast_create_table, new tables never are.
-- Of `ignore-event`, DDLs are followed (ticdc/ddl_rules.py); so are ignored start-ts, by the feed.
+- Of `ignore-event`, DDLs are followed (shared/ticdc/ddl_rules.py); so are ignored start-ts, by the feed.
 
 Source: pingcap/tiflow pkg/filter/filter.go, sql_event_filter.go, expr_filter.go, cdc/entry/schema.
 """

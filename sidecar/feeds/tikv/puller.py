@@ -6,7 +6,7 @@
 - Each part of a range continues at its own resolved ts wherever its region goes; what comes twice is allowed by the port.
 - A queue that is full stops the reading of streams; prewrites of open transactions are beside it (`TikvView.held_bytes`).
 - What is acknowledged may be collected as garbage, and nothing else of what is wanted (gc.py).
-- A lock that a dead client left holds its region's resolved ts: it is resolved as any reader in TiDB would do it (tikv/locks.py).
+- A lock that a dead client left holds its region's resolved ts: it is resolved as any reader in TiDB would do it (shared/tikv/locks.py).
   A lock of a live transaction is waited for, and the view reports it.
 - Keys are raw, with a keyspace's prefix where there is one.
 """

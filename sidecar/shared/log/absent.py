@@ -1,4 +1,4 @@
-"""Rows of a chunk's file that are keys without a row: a dump requested them and the source does not have them (core/chunk.py, ABSENT).
+"""Rows of a chunk's file that are keys without a row: a dump requested them and the source has them not (shared/model/chunk.py, ABSENT).
 
 They stand before the chunk's rows, so that a delete comes before a put where a target takes two keys for one.
 """

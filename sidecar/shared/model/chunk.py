@@ -27,8 +27,8 @@ class ChunkFile:
     `after` is None at the table's start. `read_tso` is the SELECT's own snapshot where the source reports it.
 
     `since_seq` is the first segment of the pass that the chunk belongs to: a dump that reads a table again begins another pass behind a DDL
-    (plan.py), and a DDL ends its segment, so a table has no two passes of one dump with one `since_seq`. A pass reads disjoint key ranges,
-    so a key is in one chunk of it at most. FIRST_SEQ where an earlier version wrote it.
+    (core/plan.py), and a DDL ends its segment, so a table has no two passes of one dump with one `since_seq`. A pass reads disjoint key
+    ranges, so a key is in one chunk of it at most. FIRST_SEQ where an earlier version wrote it.
 
     `absent`: the first `absent` rows of the file are keys that the dump requested and the source does not have. They become deletes.
     The file has the column ABSENT then.

@@ -207,8 +207,8 @@ class SegmentDump:
 
 def state_after(dumps: Sequence[dict[str, Any]], *, after_ts: CommitTs, upto_ts: CommitTs) -> SegmentDump | None:
     """Of `Manifest.dumps` of the segment `(after_ts, upto_ts]`, and of nothing else: so it is the same for each reader at any time. A
-    window's high_ts, from which on a table is complete, is within the segment in which it closes (window.py). None of no dump. Raises as
-    `progress_from_json`."""
+    window's high_ts, from which on a table is complete, is within the segment in which it closes (core/window.py). None of no dump. Raises
+    as `progress_from_json`."""
     each = [
         SegmentDump(
             str(one["dump_id"]),

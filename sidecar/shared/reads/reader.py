@@ -3,7 +3,7 @@
     commands ──take──► reader: the rows ──► writer: the chunk's file ──► report
 
 - It reads by SQL (sql_reads.py) or from TiKV (adapters/tikv), as each command says.
-- It runs in a thread of the sidecar (source.py), or in a task of Spark (spark_merge/worker/read_task.py), and is the same.
+- It runs in a thread of the sidecar (adapters/tidb/source.py), or in a task of Spark (spark_merge/worker/read_task.py), and is the same.
 - A chunk's file is durable before its ChunkRead is reported. A read changes nothing and may be done again.
 - A reader does not wait for the file: while its writer makes it, it reads ahead what the same window is likely to ask for next
   (ReadChunk.ahead). That serves only the command that follows in the window, of the same range, by the same schemas; else it is dropped.

@@ -1,4 +1,4 @@
-"""What a sidecar and a reader of its chunks in another process say to each other, over one call of gRPC (remote_reads.py).
+"""What a sidecar and a reader of its chunks in another process say to each other, over one call of gRPC (adapters/tidb/remote_reads.py).
 
     reader ──► ReadyForCommand, ReadsAhead, ChunkWritten, ChunkNotFitted, ChunkFailed, ReaderBroken, ReaderLeaving ──► sidecar
     reader ◄── SentCommand, then the end of the call ◄── sidecar

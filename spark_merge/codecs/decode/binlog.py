@@ -1,7 +1,7 @@
 """Row events of a TiDB-Binlog of one table to columns of canonical text, all rows at once: the fast decoder.
 
     values ─► images (which rows they are, old and new) ─► pairs (binlog_walk.py) ─► where each column is in each image
-           ─► kernels of raw key-values (kv_columns.py) ─► one text array a column
+           ─► kernels of raw key-values (shared/columns/kv_columns.py) ─► one text array a column
 
 What it does not vouch for goes to the slow decoder row by row, which gives texts or the error: rows of earlier layouts, broken ones, and
 rare values. The result is the slow decoder's in every case (sidecar/shared/rowcodec/binlog_row.py).

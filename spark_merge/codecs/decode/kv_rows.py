@@ -1,7 +1,7 @@
 """Rows of raw key-values as the log keeps them (sidecar/shared/codecs/kv.py): the key, and size of the new value, new value, old value.
 
 - All new values of a block are decoded together, and all old ones, by the layout in the table's schema (`TableSchema.layout`).
-- An old value is read with the schema of its row's commit_ts, as TiCDC reads it, and as a row at rest: rowcodec/kv_row.py.
+- An old value is read with the schema of its row's commit_ts, as TiCDC reads it, and as a row at rest: shared/rowcodec/kv_row.py.
 - Values are cut out of the block's own bytes: as an array of three pieces a row, of which every third is taken.
 - A few rows are decoded one by one: a column's fixed cost is that of thirty rows. A block that is refused is read again so, to name the
   row.

@@ -1,4 +1,4 @@
-"""TIMESTAMPs from UTC, as canonical text has them, to the zone in which TiCDC's server writes them: codecs/zone.py the other way round.
+"""TIMESTAMPs from UTC, as canonical text has them, to the zone in which TiCDC's server writes them: the inverse of shared/columns/zone.py.
 
 A moment has one local time, so nothing is ambiguous here.
 """

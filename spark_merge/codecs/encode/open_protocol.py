@@ -9,8 +9,8 @@
 writes the hidden `_tidb_rowid` of other tables there, which no column holds: such keys come without it.
 
 TiCDC may put several rows into one message; here each has its own. Values are not compressed: with `large-message-handle-compression=lz4`
-each value's JSON would be an lz4 frame of its own inside its length (codecs/compression.py reads them), the same content as Go's and other
-bytes.
+each value's JSON would be an lz4 frame of its own inside its length (shared/codecs/compression.py reads them), the same content as Go's and
+other bytes.
 
 Columns become JSON, columns are joined to images, images to rows: nothing here touches a single row in Python but for the last list.
 """

@@ -9,8 +9,8 @@
     origin         log | dump
     dump_id        the dump's id, null for rows of the log
 
-Values are canonical text (sidecar.shared.model.nouns.Kind). Lines end in a line feed; the text is UTF-8, escaped by polars. What is read back gives
-Arrow no name of a column: it cannot have each of them.
+Values are canonical text (shared/model/nouns.py, Kind). Lines end in a line feed; the text is UTF-8, escaped by polars. What is read back
+gives Arrow no name of a column: it cannot have each of them.
 """
 
 from __future__ import annotations

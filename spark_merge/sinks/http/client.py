@@ -59,7 +59,7 @@ LINES_TYPE = "application/x-ndjson"
 @dataclass(frozen=True, slots=True)
 class Receiver:
     """How it is reached. `url` has neither account nor parameters. The password is not here, as it goes to tasks: it is kept
-    (process/kept_secrets.py); a token is in its file on each host."""
+    (shared/process/kept_secrets.py); a token is in its file on each host."""
 
     url: str
     user: str = ""

@@ -9,8 +9,8 @@
     indexes, comments, views                nothing
     of `ddl-anew`                           each of its tables begins without rows
 
-TiDB changes rows for the rest without a change event of each (sinks/table_ddl.py). It fails with an error, and nothing is done, unless the
-table has no row.
+TiDB changes rows for the rest without a change event of each (sinks/kit/table_ddl.py). It fails with an error, and nothing is done, unless
+the table has no row.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Fenced(Exception):
 @dataclass(frozen=True, slots=True)
 class SinkCluster:
     """`brokers`: host:port, separated by commas. `client`: TLS and SASL as librdkafka names them, no secrets: none travels with what is
-    pickled to a Spark task. `secrets`: the settings that are, kept as process/kept_secrets.py says; on a cluster the executors have it
-    in PASSWORD_VARIABLE."""
+    pickled to a Spark task. `secrets`: the settings that are, kept as shared/process/kept_secrets.py says; on a cluster the executors have
+    it in PASSWORD_VARIABLE."""
 
     brokers: str
     client: tuple[tuple[str, str], ...] = ()

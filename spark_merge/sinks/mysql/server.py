@@ -1,4 +1,4 @@
-"""The target's server, as the sink's URI names it: a `sidecar.shared.mysql.session.MysqlServer` whose password does not travel with tasks."""
+"""The target's server, as the sink's URI names it: a `MysqlServer` of shared/mysql whose password does not travel with tasks."""
 
 from __future__ import annotations
 

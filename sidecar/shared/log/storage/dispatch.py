@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import IO, Protocol, TypeAlias
 
-import sidecar.shared.log.storage.local as local  # `from sidecar.shared.log.storage import` would ask the package's face, which asks this file
+import sidecar.shared.log.storage.local as local  # a `from … import` would ask the package's face, which asks this file
 import sidecar.shared.log.storage.memory as memory
 from sidecar.shared.log.storage.errors import Absent, Refused, StorageError
 from sidecar.shared.log.storage.folder import Folder
