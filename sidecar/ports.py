@@ -225,6 +225,14 @@ class SlowReads:
     unasked: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Bracketing:
+    """Why a dump cannot have windows between marks, or between snapshots, each with the way out; empty: it can."""
+
+    marks: str = ""
+    snapshots: str = ""
+
+
 class SchemaSource(Protocol):
     """The tables of the changefeed as TiCDC decodes them. Called from threads that may wait."""
 

@@ -60,8 +60,8 @@ Exact = Annotated[
 BracketsGiven = Annotated[
     Brackets | None,
     typer.Option(
-        help="watermark: marks in the watermark table; snapshot: no write at the source."
-        ' Default: watermark; snapshot with dump.read_with "tikv".',
+        help="watermark: marks in the watermark table; snapshot: reads at a TSO, no write at the source. Default: watermark where the"
+        ' changefeed carries the watermark table and the account writes it, else snapshot; snapshot with dump.read_with "tikv".',
         show_default=False,
     ),
 ]

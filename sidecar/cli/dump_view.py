@@ -20,6 +20,7 @@ from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_
 from sidecar.cli.verify_view import plain_line as verification_line
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, share_done, table_state, table_turn
 from sidecar.report.figures import amount, counted, duration, time_left
+from sidecar.shared.errors import parted
 from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.model.nouns import CommitTs, complete_since
 from ticdc_dump.v1 import control_pb2 as pb
@@ -310,6 +311,8 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     lines += [Text(f"how {preview.unasked:,} tables would be read is not known: there was no time to ask")] if preview.unasked else []
     lines += [Text(f"it would wait for dump {', '.join(preview.waits_for)}, of the same tables")] if preview.waits_for else []
     lines += [Text(f"its rows would go to {', '.join(preview.sinks)} only")] if preview.sinks else []
+    if preview.brackets == pb.BRACKETS_SNAPSHOT and preview.no_marks:
+        lines.append(Text(f"snapshot brackets: {parted(preview.no_marks)[0]}"))
     lines += [Text(f"would be rejected: {refusal}", style="bold red") for refusal in preview.refusals]
     return Group(*lines)
 

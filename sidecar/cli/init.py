@@ -306,8 +306,9 @@ def _sql(changefeed: ChosenChangefeed, user: str) -> str:
         unnamed=changefeed.unnamed,
         ddl_jobs=changefeed.ddls_hidden and changefeed.feed != "tikv",
         key_values=changefeed.feed == "tikv",
+        marks=not changefeed.no_marks,
     )
-    return f"{watermark_sql()}\n{account}"
+    return account if changefeed.no_marks else f"{watermark_sql()}\n{account}"
 
 
 def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:

@@ -81,6 +81,7 @@ class InitResult:
             },
             "pd_cluster_id": self.result.pd_cluster_id,
             "settings": [{"setting": each.setting, "value": _shown(each).value, "from": each.origin} for each in self.chosen],
+            "no_marks": self.result.no_marks,
             "problems": [{"setting": each.setting, "what": each.what, "hint": each.hint} for each in self.findings],
             "sql": self.sql,
             "next": self.next_commands(),
@@ -92,12 +93,15 @@ def result_lines(result: InitResult) -> list[Any]:
     from sidecar.cli.check import lines
     from sidecar.setup.settings import toml_value
     from sidecar.setup.sql import PASSWORD
+    from sidecar.shared.errors import parted
     from sidecar.shared.process.checks import CheckStatus, Result
 
     shown: list[Any] = ["", f"{result.file} is written:"]
     shown += [f"  {one.setting} = {toml_value(_shown(one))}  ({one.origin})" for one in result.chosen]
     if result.findings:
         shown += ["", *lines(Result("to change", CheckStatus.WARNING, tuple(result.findings)))]
+    if result.result.no_marks:
+        shown += ["", f"Dumps have snapshot brackets, and write nothing to TiDB. No marks come: {parted(result.result.no_marks)[0]}"]
     where = f"is in {result.sql_file}" if result.sql_file else "is below (--sql FILE writes it)"
     shown += ["", f"The SQL for TiDB {where}. Replace {PASSWORD} in it with a password. Write the same password, on one line,"]
     shown += [f"to {result.password_place()}.", *([] if result.sql_file else ["", result.sql])]

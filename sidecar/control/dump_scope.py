@@ -19,8 +19,9 @@ from typing import NamedTuple, Protocol
 from sidecar.control.predicate import PREDICATE_BYTES_MAX, predicate
 from sidecar.control.wire import BRACKETS_REQUESTED
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.ports import SchemaSource, TableEstimate
-from sidecar.shared.errors import RefusedRequest, nearest, parted
+from sidecar.ports import Bracketing, SchemaSource, TableEstimate
+from sidecar.shared.config import DumpSection
+from sidecar.shared.errors import RefusedRequest, nearest, parted, with_hint
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.messages import READERS_MAX, Brackets, Pace, ReadWith, Settings, StartDump
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
@@ -110,26 +111,42 @@ def resolve(
     return scope
 
 
-def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int, read_with: ReadWith) -> StartDump:
-    """`chunk_rows`: where the request says nothing. Brackets are then those that `read_with` is for: TiKV's snapshots need no marks. Raises
-    RefusedRequest with everything that is against it."""
+def start_dump(request: pb.StartRequest, scope: Scope, bracketing: Bracketing, defaults: DumpSection) -> StartDump:
+    """`defaults`: where the request says nothing. Raises RefusedRequest with everything that is against it."""
     refusals = [*scope.refusals, *_malformed(request)]
+    brackets, why = chosen_brackets(request, bracketing, defaults.read_with)
+    if why:
+        refusals.append(why)
     if refusals:
         raise refused(refusals, hint="see dumpstart --dry-run for what would be dumped")
     return StartDump(
         dump_id=request.dump_id,
         tables=tuple(scope.tables),
-        brackets=BRACKETS_REQUESTED[request.brackets] or (Brackets.SNAPSHOT if read_with is ReadWith.TIKV else Brackets.WATERMARK),
-        chunk_rows=request.chunk_rows or chunk_rows,
+        brackets=brackets,
+        chunk_rows=request.chunk_rows or defaults.chunk_rows,
         where=tuple(scope.where.items()),
         pace=Pace(request.readers, request.rows_per_second, request.bytes_per_second, request.delivery_bound_seconds, request.strict_bound),
         grows=not request.table_rules,
         keys=tuple(scope.keys.items()),
         narrowed=scope.narrowed,
         sinks=tuple(dict.fromkeys(request.sinks)),
-        read_with=read_with,
+        read_with=defaults.read_with,
         for_ddl=CommitTs(request.for_ddl) if request.for_ddl else None,
     )
+
+
+def chosen_brackets(request: pb.StartRequest, bracketing: Bracketing, read_with: ReadWith) -> tuple[Brackets, str]:
+    """Those of the request, or where it leaves them open: marks where they can be, for each of them shows that the source is what the
+    feed comes from, else snapshots. TiKV's snapshots need no marks. And why the dump cannot have them, with the way out."""
+    wanted = BRACKETS_REQUESTED.get(request.brackets)
+    if wanted is Brackets.WATERMARK:
+        return wanted, bracketing.marks
+    if wanted is None and read_with is not ReadWith.TIKV and not bracketing.marks:
+        return Brackets.WATERMARK, ""
+    if wanted is None and bracketing.marks and bracketing.snapshots:
+        (marks, hint), (snapshots, _) = parted(bracketing.marks), parted(bracketing.snapshots)
+        return Brackets.SNAPSHOT, with_hint(f"a dump can have neither marks nor snapshots: {marks}; {snapshots}", hint)
+    return Brackets.SNAPSHOT, bracketing.snapshots
 
 
 def refused(refusals: Sequence[str], *, hint: str) -> RefusedRequest:

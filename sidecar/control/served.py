@@ -14,7 +14,7 @@ from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
 from sidecar.control.verification_messages import VerificationPort
 from sidecar.history.entry import HistoryEntry
-from sidecar.ports import SchemaSource, SlowReads
+from sidecar.ports import Bracketing, Caller, SchemaSource, SlowReads
 from sidecar.shared.config import DumpSection
 from sidecar.shared.model.messages import Asker
 from sidecar.shared.model.nouns import TableName
@@ -28,7 +28,8 @@ class Served:
     `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
     name, why its rows cannot be read back; empty where they can. `targets`: as of judging.
     `verifications`: of this term, None without one.
-    `slow_reads`: takes tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink.
+    `bracketing`: of a dump that a caller starts. `slow_reads`: takes tables with their predicates, empty for none. `spool`: what
+    subscribers read, if there is such a sink.
     `timeline`: of this owner, with the samples that are later than so many ms."""
 
     status: Callable[[], SidecarStatus | None]
@@ -44,6 +45,7 @@ class Served:
     targets: Targets = field(default_factory=dict)
     hindered: Callable[[], str] = lambda: ""
     against_takeover: Callable[[], Sequence[str]] = lambda: ()
+    bracketing: Callable[[Caller], Bracketing] = lambda _: Bracketing()
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
     verifications: Callable[[], VerificationPort | None] = lambda: None
     spool: Spool | None = None

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.window import Windows
-from sidecar.shared.errors import DumpsWait, RefusedRequest, with_hint
-from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Settings, StartDump
+from sidecar.shared.errors import DumpsWait, RefusedRequest, parted
+from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Brackets, Settings, StartDump
 from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.model.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
 
@@ -22,7 +22,8 @@ class DumpLimits:
     """`readers`: windows that a dump reads at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
     small chunks. `open_windows_max` and `chunk_bytes_max`: what all dumps may have read and not in the log: the back-pressure.
     `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace), within
-    `delivery_bound_max_s`. `strict_bound`: of each dump. `sinks`: the names of the sinks that there are; empty: not known."""
+    `delivery_bound_max_s`. `strict_bound`: of each dump. `sinks`: the names of the sinks that there are; empty: not known.
+    `no_marks`: what keeps marks out of the feed, with the way out; empty: they come."""
 
     readers: int = 2
     window_chunks_max: int = 8
@@ -32,6 +33,7 @@ class DumpLimits:
     delivery_bound_max_s: float = DELIVERY_BOUND_MAX_S
     strict_bound: bool = False
     sinks: tuple[str, ...] = ()
+    no_marks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,8 @@ def started(request: StartDump, *, among: Collection[Progress], ground: Ground) 
         raise RefusedRequest("chunk_rows is below 1, or a table is named twice", hint="ask for at least one row, and each table once")
     if not {table for table, _ in (*request.where, *request.keys)} <= set(request.tables):
         raise RefusedRequest("a predicate or a key is for a table that is not dumped", hint="name only tables of the dump's scope")
+    if request.brackets is Brackets.WATERMARK and (why := ground.limits.no_marks):
+        raise RefusedRequest(f"marks do not come by the feed: {parted(why)[0]}", hint=f"use --brackets snapshot; or {parted(why)[1]}")
     if not request.tables:
         raise RefusedRequest("no table matches the dump's scope", hint="check --tables against the changefeed's filter")
     where, keys = dict(request.where), dict(request.keys)
@@ -242,8 +246,8 @@ def resumed(failed: Progress, settings: Settings, *, ground: Ground) -> Progress
             "the dump failed under an older version, which did not keep its tables in step with the DDLs after that",
             hint="use dumprestart",
         )
-    if why := no_receiver(failed, ground.limits.sinks):
-        raise RefusedRequest(why, hint=_RECEIVERS_HINT)
+    if against := impossible(failed, ground.limits):
+        raise against
     state = DumpState.FINISHED if all(table.complete_at is not None for table in failed.tables) else DumpState.QUEUED
     _check_keys(failed)
     with_settings = changed(failed, settings)
@@ -260,10 +264,24 @@ def no_receiver(dump: Progress, sinks: Collection[str]) -> str:
     return f"dump {dump.dump_id} is for {listed(dump.sinks)}, and no sink has that name now: the sinks are {listed(sinks)}"
 
 
-def with_receivers(recovered: Progress, sinks: Collection[str]) -> Progress:
-    """The dump, failed if it is not over and nobody would receive its rows: names of sinks can change while no sidecar runs."""
-    why = no_receiver(recovered, sinks) if recovered.state not in OVER else ""
-    return replace(recovered, state=DumpState.FAILED, reason=with_hint(why, _RECEIVERS_HINT)) if why else recovered
+def impossible(dump: Progress, limits: DumpLimits) -> RefusedRequest | None:
+    """Why it could not come to its end: nobody would receive its rows, or its marks would not come."""
+    if why := no_receiver(dump, limits.sinks):
+        return RefusedRequest(why, hint=_RECEIVERS_HINT)
+    if dump.brackets is Brackets.WATERMARK and limits.no_marks:
+        why, hint = parted(limits.no_marks)
+        return RefusedRequest(
+            f"dump {dump.dump_id} has windows between marks, which do not come by the feed any more: {why}",
+            hint=f"use dumprestart, which begins it again with snapshot brackets; or {hint}, and use dumpresume",
+        )
+    return None
+
+
+def possible(dump: Progress, limits: DumpLimits) -> Progress:
+    """The dump, failed if it is not over and could not end any more: a changefeed's definition and the names of sinks can change while
+    no sidecar runs."""
+    against = impossible(dump, limits) if dump.state not in OVER else None
+    return dump if against is None else replace(dump, state=DumpState.FAILED, reason=str(against))
 
 
 def listed(names: Iterable[str]) -> str:
@@ -275,14 +293,14 @@ def _check_keys(old: Progress) -> None:
         raise RefusedRequest(f"dump {old.dump_id} has finished, and its keys are not kept", hint="use dumpstart --keys")
 
 
-def once_more(old: Progress, dump_id: str) -> StartDump:
-    """The request that would start `old` again. Raises RefusedRequest."""
+def once_more(old: Progress, dump_id: str, limits: DumpLimits) -> StartDump:
+    """The request that would start `old` again, with snapshot brackets where marks do not come any more. Raises RefusedRequest."""
     _check_keys(old)
     where = tuple((t.table, t.where) for t in old.tables if t.where is not None)
     return StartDump(
         dump_id,
         tuple(t.table for t in old.tables),
-        old.brackets,
+        Brackets.SNAPSHOT if limits.no_marks else old.brackets,
         old.chunk_rows,
         where,
         old.pace,

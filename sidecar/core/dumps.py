@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from sidecar.core.dump import NEXT, POSSIBLE, ChangeOfOne, Dump
-from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, started, with_receivers
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, possible, started
 from sidecar.shared.errors import DumpsWait, RefusedRequest
 from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.shared.model.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
@@ -53,8 +53,8 @@ class Dumps:
         ground.dumps = max((one.number + 1 for one in recovered), default=0)
         ground.revision = max((one.revision for one in recovered), default=0)
         ordered = sorted(recovered, key=lambda progress: progress.number)
-        received = [with_receivers(one, limits.sinks) for one in ordered]
-        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in received]
+        there = [possible(one, limits) for one in ordered]
+        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in there]
         self._turn = self._closing = 0
         self._begin_queued()
 
@@ -77,7 +77,7 @@ class Dumps:
             return
         dump = self._intended(request)
         if isinstance(request, RestartDump):
-            self._start(once_more(dump.progress, request.new_dump_id), instead_of=dump)
+            self._start(once_more(dump.progress, request.new_dump_id, self._ground.limits), instead_of=dump)
             return
         dump.request(request)
         self._dumps.sort(key=lambda one: one.progress.number)

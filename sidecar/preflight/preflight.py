@@ -39,6 +39,7 @@ from sidecar.shared.process.checks import (
     ok,
 )
 
+BRACKETS: Key[bool] = Key("brackets")
 MARK_TABLE: Key[None] = Key("watermark table")
 OWNERS_LOG: Key[None] = Key("owner's log")
 SINKS: Key[frozenset[int]] = Key("sinks")
@@ -97,7 +98,8 @@ def _of_tidb() -> Sequence[Check[Any]]:
         Check(Key("read keys"), lambda it: source.read_keys(it.config.source, it[TABLES]), "dumpstart --tables", (TABLES,), MANY_S),
         Check(Key("read ranges"), _ranges, ranges.SETTING, (TABLES,), MANY_S),
         Check(RIGHTS, _rights, "GRANT SELECT", (TABLES,), RIGHTS_S),
-        Check(MARK_TABLE, lambda it: source.mark_table(it.config.source, it[SCHEMAS]), "CREATE TABLE, GRANT SELECT", (SCHEMAS,)),
+        Check(BRACKETS, _brackets, f"filter (changefeed), {MARK_TABLE.name}", (CHANGEFEED, TIDB)),
+        Check(MARK_TABLE, _mark_table, "CREATE TABLE, GRANT SELECT", (SCHEMAS, BRACKETS)),
     )
 
 
@@ -137,6 +139,14 @@ def _dump_on_record(it: CheckResult) -> Checking[None]:
 
 def _tables(it: CheckResult) -> Checking[Tables]:
     return source.tables(it[CHANGEFEED], it[SCHEMAS], server_tz=it.config.kafka.server_tz)
+
+
+def _brackets(it: CheckResult) -> Checking[bool]:
+    return source.brackets(it.config.source, it[CHANGEFEED], encoded=it.config.encoded)
+
+
+def _mark_table(it: CheckResult) -> Checking[None]:
+    return source.mark_table(it.config.source, it[SCHEMAS], marks=it[BRACKETS])
 
 
 def _ranges(it: CheckResult) -> Checking[None]:

@@ -284,13 +284,26 @@ def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:
 # ---- the watermark table --------------------------------------------------------------------------------------------
 
 
-def mark_table(section: SourceSection, existing: Tables) -> Checking[None]:
+def brackets(section: SourceSection, changefeed: Changefeed, *, encoded: bool) -> Checking[bool]:
+    """Whether dumps can have marks."""
+    it = TidbSchemas(patient(section)).bracketing(changefeed, encoded=encoded)
+    if not it.marks:
+        yield ok("dumps have marks: each shows that TiDB is what the feed comes from")
+    elif not it.snapshots:
+        yield ok(f"dumps have snapshot brackets, and write nothing to TiDB: {parted(it.marks)[0]}")
+    else:
+        (marks, hint), (snapshots, _) = parted(it.marks), parted(it.snapshots)
+        create = f"{MARK_SCHEMA_DDL}; {' '.join(MARK_TABLE_DDL.split())}; {mark_grant(section.user)}"
+        what = f"dumps can have neither marks nor snapshots: {marks}; {snapshots}"
+        yield failed(what, setting=f"filter (changefeed), {MARK_TABLE}", hint=f"{hint}: {create}")
+    return not it.marks
+
+
+def mark_table(section: SourceSection, existing: Tables, *, marks: bool) -> Checking[None]:
+    if not marks:
+        raise CheckSkipped("dumps have no marks: see 'brackets'")
     create = f"create it upstream: {MARK_SCHEMA_DDL}; {' '.join(MARK_TABLE_DDL.split())}"
-    schema = existing.get(MARK_TABLE)
-    if schema is None:
-        what = f"{MARK_TABLE} does not exist, or {section.user} has no right on it"
-        yield failed(what, setting=f"CREATE TABLE {MARK_TABLE}", hint=f"{create}; {mark_grant(section.user)}")
-        return
+    schema = existing[MARK_TABLE]
     wrong = list(wrong_columns(schema)) + list(asked(section, f"reading the keys of {MARK_TABLE}", _wrong_keys))
     for what in wrong:
         yield failed(f"{MARK_TABLE}: {what}", setting=f"CREATE TABLE {MARK_TABLE}", hint=f"drop it while no dump runs, and {create}")

@@ -206,6 +206,7 @@ class Sidecar:
             case_sensitive=self.changefeed.filter.case_sensitive,
             sinks=self._sinks,
             targets=self._targets,
+            bracketing=lambda caller: self.schemas.asked_by(caller).bracketing(self.changefeed, encoded=self.config.encoded),
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
             verifications=lambda: self._verifications,

@@ -213,7 +213,8 @@ def ended_by(asker: Asker, report: RepairReport, dump: HistoryEntry | None) -> R
 def start_key_dump(served: Served, dump: KeyDump) -> KeyDump:
     """As `Repair` says. Raises RefusedRequest, also where a difference can be right by now or the sink has another name; and what the
     source and the pipeline's thread raise."""
-    schemas = served.schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))
+    caller = Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True)
+    schemas = served.schemas.asked_by(caller)
     dump = replace(dump, keys={name: fit for name, each in dump.keys.items() if (fit := _fitting(schemas, name, each))})
     if not dump.keys:
         return dump
@@ -224,7 +225,7 @@ def start_key_dump(served: Served, dump: KeyDump) -> KeyDump:
     scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive)
     scope.refusals += unknown_sinks(request.sinks, served.sinks)
     scope.refusals += not_repairable(unjudged(scope, [dump.sink], served.targets))
-    start = start_dump(request, scope, chunk_rows=served.defaults.chunk_rows, read_with=served.defaults.read_with)
+    start = start_dump(request, scope, served.bracketing(caller), served.defaults)
     served.requests.submit(replace(start, asker=dump.asker), timeout_s=REQUEST_TIMEOUT_S)
     return dump
 

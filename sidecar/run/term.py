@@ -35,6 +35,7 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.model.schema_step import Beside
 from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.suitability import no_marks
 
 POLL_S = 0.2
 """While nothing is under way: it costs five steps a second. The broker's messages end the wait at once."""
@@ -223,6 +224,7 @@ def limits(config: Config, changefeed: Changefeed, sinks: tuple[str, ...] = ()) 
             delivery_bound_max_s=dump.delivery_bound_max_s,
             strict_bound=dump.strict_bound,
             sinks=sinks,
+            no_marks=no_marks(changefeed, encoded=config.encoded),
         ),
     )
 

@@ -20,7 +20,7 @@ from sidecar.shared.process.printable import one_line
 from sidecar.shared.ticdc.changefeed import PUSH_SCHEME, Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
 from sidecar.shared.ticdc.scope import ddls_hidden
-from sidecar.shared.ticdc.suitability import Problem, problems, problems_of_key_values
+from sidecar.shared.ticdc.suitability import Problem, no_marks, problems, problems_of_key_values
 from sidecar.shared.ticdc.table_rules import schemas_named
 
 ASK_TRIES, ASK_S = 5, 10.0
@@ -51,7 +51,8 @@ class WantedChangefeed:
 class ChosenChangefeed:
     """`feed`: as the settings name it. `endpoints`: PD's, those that were given and others that answer; `silent`: others that do not.
     `tidb`: addresses host:port of the TiDB servers that PD knows; none where they are of another cluster than the changefeed's.
-    `pd_cluster_id`: empty where this etcd is not PD's. `databases`: those that the rules name, `unnamed`: rules that may match others."""
+    `pd_cluster_id`: empty where this etcd is not PD's. `databases`: those that the rules name, `unnamed`: rules that may match others.
+    `no_marks`: why dumps cannot have marks as it is defined; empty: they can."""
 
     changefeed: Changefeed
     feed: str
@@ -63,6 +64,7 @@ class ChosenChangefeed:
     databases: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
     ddls_hidden: bool = False
+    no_marks: str = ""
 
 
 @stamina.retry(on=CoordinationLost, attempts=ASK_TRIES, timeout=ASK_S, wait_initial=0.2)
@@ -128,6 +130,7 @@ def chosen_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: b
         databases=tuple(schema for schema in named if schema),
         unnamed=tuple(named.get("", ())),
         ddls_hidden=hidden,
+        no_marks=no_marks(result, encoded=not key_values),
     )
 
 

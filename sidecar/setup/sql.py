@@ -33,15 +33,23 @@ def watermark_sql() -> str:
 
 
 def account_sql(
-    user: str, databases: Sequence[str], *, unnamed: Sequence[str] = (), ddl_jobs: bool = False, key_values: bool = False
+    user: str,
+    databases: Sequence[str],
+    *,
+    unnamed: Sequence[str] = (),
+    ddl_jobs: bool = False,
+    key_values: bool = False,
+    marks: bool = True,
 ) -> str:
     """`databases`: those that the changefeed's rules name. `unnamed`: rules that may match others. `ddl_jobs`: the filter leaves DDLs
-    out. `key_values`: the feed is raw key-values. Grants that neither asks for are comments."""
+    out. `key_values`: the feed is raw key-values. `marks`: it lets the watermark table through. Grants that none of them asks for are
+    comments."""
     grants = [f"{select_grant(f'{quoted(name)}.*', user)};\n" for name in databases]
     for rule in unnamed:
         grants.append(f"-- The rule {one_line(rule)} names no database: add a line for each database that it matches.\n")
     jobs = [_optional(table, user, needed=ddl_jobs or key_values) for table in _DDL_JOBS]
     collations = [_optional(table, user, needed=key_values) for table in _COLLATIONS]
+    mark = f"{mark_grant(user)};" if marks else "-- Dumps have snapshot brackets: the account reads only."
     return f"""\
 -- The sidecar's account. Replace {PASSWORD} with a password, and write the same password, on one line, to the file that
 -- source.password_file of the sidecar's settings names. Grant SELECT on each database that the changefeed replicates, a line for each,
@@ -51,7 +59,7 @@ def account_sql(
 CREATE USER IF NOT EXISTS {_account(user)} IDENTIFIED BY '{PASSWORD}';
 
 {"".join(grants)}
-{mark_grant(user)};
+{mark}
 
 -- For feed = "push" and feed = "tikv", and where an event filter of the changefeed leaves DDLs out: the DDL jobs.
 {"".join(jobs)}

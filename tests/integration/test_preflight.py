@@ -424,16 +424,19 @@ def test_a_changefeed_that_tries_again_is_a_warning_with_ticdcs_error(stage: Sta
 
 def test_a_filter_without_the_watermark_table_is_named(stage: Stage) -> None:
     sections = stage.put_changefeed("blind-feed", change=lambda info: info["config"]["filter"].update(rules=["shop.*"]))
-    results = stage.check("changefeed settings", "watermark arrives", **sections)
-    assert 'add "changefeed_dump.*"' in failure(results["changefeed settings"])
-    assert "see 'changefeed settings'" in reported(results["watermark arrives"], CheckStatus.SKIPPED)
+    results = stage.check("changefeed settings", "brackets", "watermark arrives", **sections)
+    assert results["changefeed settings"].status is CheckStatus.OK, "a dump by snapshots needs no mark"
+    text = failure(results["brackets"])
+    assert 'add "changefeed_dump.*"' in text
+    assert "the source is no TiDB" in text
+    assert "needs 'watermark write'" in reported(results["watermark arrives"], CheckStatus.SKIPPED)
 
 
 def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
     events: list[dict[str, Any]] = [{"matcher": ["*.*"], "ignore-event": ["update"]}]
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
-    results = stage.check("changefeed settings", "tables", **sections)
-    assert "ignore-event" in failure(results["changefeed settings"])
+    results = stage.check("brackets", "tables", **sections)
+    assert "ignore-event" in failure(results["brackets"])
     assert "omits updates" in reported(results["tables"], CheckStatus.WARNING)
     events[0].update({"matcher": ["shop.uid"], "ignore-event": ["insert"]})
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
@@ -610,8 +613,11 @@ def test_a_table_that_the_account_does_not_see_is_found_in_the_feed(stage: Stage
 
 def test_a_watermark_table_that_is_not_there_is_named(stage: Stage) -> None:
     sections = stage.account("unmarked", "select on shop.*")
-    results = stage.check("watermark table", "watermark write", **sections)
-    assert f"CREATE TABLE IF NOT EXISTS {MARK_TABLE}" in failure(results["watermark table"])
+    results = stage.check("brackets", "watermark table", "watermark write", **sections)
+    text = failure(results["brackets"])
+    assert f"CREATE TABLE IF NOT EXISTS {MARK_TABLE}" in text
+    assert f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE.schema}.* TO 'unmarked'" in text
+    assert "needs 'brackets'" in reported(results["watermark table"], CheckStatus.SKIPPED)
     assert "needs 'watermark table'" in reported(results["watermark write"], CheckStatus.SKIPPED)
 
 
@@ -636,7 +642,14 @@ def test_a_watermark_table_of_another_shape_is_refused(stage: Stage) -> None:
 
 def test_marks_that_may_not_be_written_are_named_with_their_grant(stage: Stage) -> None:
     sections = stage.account("reader", "select on *.*")
-    assert f"GRANT INSERT, UPDATE ON {MARK_TABLE}" in failure(stage.check("watermark write", **sections)["watermark write"])
+    uuids = stage.rig.db.execute(f"select unique_identifier from {MARK_TABLE}")
+    assert f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE.schema}.*" in failure(stage.check("brackets", **sections)["brackets"])
+    inserts = stage.account("inserts", "select on *.*", f"insert on {MARK_TABLE}")
+    assert "cannot be written: UPDATE command denied" in failure(stage.check("brackets", **inserts)["brackets"])
+    updates = stage.account("updates", "select on *.*", f"update on {MARK_TABLE}")
+    assert "cannot be written: INSERT command denied" in failure(stage.check("brackets", **updates)["brackets"])
+    assert stage.check("brackets")["brackets"].status is CheckStatus.OK
+    assert stage.rig.db.execute(f"select unique_identifier from {MARK_TABLE}") == uuids, "trying it writes nothing"
 
 
 def test_a_probe_row_that_somebody_else_writes_is_reported(stage: Stage) -> None:

@@ -430,7 +430,7 @@ class Difference(_message.Message):
     def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., row: _Optional[_Union[RowDifference, _Mapping]] = ...) -> None: ...
 
 class DumpPreview(_message.Message):
-    __slots__ = ("tables", "refusals", "seconds", "outside", "unasked", "sinks", "waits_for")
+    __slots__ = ("tables", "refusals", "seconds", "outside", "unasked", "sinks", "waits_for", "brackets", "no_marks")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -438,6 +438,8 @@ class DumpPreview(_message.Message):
     UNASKED_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    BRACKETS_FIELD_NUMBER: _ClassVar[int]
+    NO_MARKS_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedCompositeFieldContainer[TablePreview]
     refusals: _containers.RepeatedScalarFieldContainer[str]
     seconds: float
@@ -445,7 +447,9 @@ class DumpPreview(_message.Message):
     unasked: int
     sinks: _containers.RepeatedScalarFieldContainer[str]
     waits_for: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ..., outside: _Optional[int] = ..., unasked: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
+    brackets: Brackets
+    no_marks: str
+    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ..., outside: _Optional[int] = ..., unasked: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., no_marks: _Optional[str] = ...) -> None: ...
 
 class TablePreview(_message.Message):
     __slots__ = ("schema", "table", "rows", "bytes", "read_by", "refused", "slow")

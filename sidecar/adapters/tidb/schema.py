@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import pymysql
 
-from sidecar.ports import Caller, TableEstimate
+from sidecar.ports import Bracketing, Caller, TableEstimate
 from sidecar.shared.config import SourceSection
-from sidecar.shared.errors import RefusedRequest, SourceError, UnfitKeys
+from sidecar.shared.errors import RefusedRequest, SourceError, UnfitKeys, with_hint
 from sidecar.shared.model.keyset import (
     Key,
     NotAKey,
@@ -26,9 +26,9 @@ from sidecar.shared.model.keyset import (
     quoted_table,
     spelled_keys,
 )
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.shared.mysql.account import Account
-from sidecar.shared.mysql.errors import NO_RIGHT, NOT_THERE, code_of
+from sidecar.shared.mysql.errors import NO_RIGHT, NOT_THERE, READ_ONLY, code_of
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
@@ -36,6 +36,8 @@ from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.reads.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_way
 from sidecar.shared.reads.snapshot import as_of, present_ts
 from sidecar.shared.reads.tables import TableFacts, handle_read_key, read_facts, read_key, read_schemas, with_views
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.suitability import no_marks
 
 _KEY_HINT = "give each key as the columns' values in the key's order, as TiDB shows them"
 T = TypeVar("T")
@@ -115,6 +117,17 @@ class TidbSchemas:
         """A TSO of the source, above every commit that was answered before; None if it keeps no such time. Raises SourceError."""
         return self._ask("asking for a TSO", present_ts)
 
+    def bracketing(self, changefeed: Changefeed, *, encoded: bool) -> Bracketing:
+        """What dumps of it by this account can have. From another cluster than the changefeed's no mark would come, and a snapshot there
+        would be of other rows. Raises SourceError."""
+        kept_out = no_marks(changefeed, encoded=encoded)
+
+        def question(session: MysqlSession) -> Bracketing:
+            marks = kept_out or unwritable(session, self._account.user)
+            return Bracketing(marks, _no_snapshots(session, changefeed.upstream_id))
+
+        return self._ask(f"trying whether {MARK_TABLE} can be written", question, role=Role.READ_SOURCE if kept_out else Role.MARK)
+
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
         """As the port. Raises SourceError."""
 
@@ -146,14 +159,52 @@ class TidbSchemas:
         except NotAKey as error:
             raise RefusedRequest(f"--keys of {table}: {error}", hint=_KEY_HINT) from error
 
-    def _ask(self, doing: str, question: Callable[[MysqlSession], T]) -> T:
+    def _ask(self, doing: str, question: Callable[[MysqlSession], T], *, role: Role = Role.READ_SOURCE) -> T:
         if self._caller is None:
-            with closing(MysqlSession(self._account, Role.READ_SOURCE)) as session:
+            with closing(MysqlSession(self._account, role)) as session:
                 return carried_out(session, lambda: question(session), doing=doing)
-        with closing(MysqlSession(_within(self._account, max(self._caller.left_s(), ANSWER_MIN_S)), Role.READ_SOURCE)) as session:
+        with closing(MysqlSession(_within(self._account, max(self._caller.left_s(), ANSWER_MIN_S)), role)) as session:
             if not self._caller.when_gone(session.interrupt):
                 session.interrupt()
             return carried_out(session, lambda: question(session), doing=doing, stopped=self._caller.gone)
+
+
+def _no_snapshots(session: MysqlSession, upstream_id: int) -> str:
+    if session.flavour is not Flavour.TIDB:
+        return with_hint("the source is no TiDB: it keeps no version of a row", "use --brackets watermark")
+    here = cluster_id(session)
+    if here is None or here == upstream_id or not upstream_id:
+        return ""
+    what = f"source.host is a TiDB of cluster {here}, and the changefeed reads cluster {upstream_id}"
+    return with_hint(what, "set source.host to a TiDB of the cluster that the changefeed reads")
+
+
+def cluster_id(session: MysqlSession) -> int | None:
+    """PD's, as TiDB keeps it in mysql.tidb (pingcap/tidb pkg/session/bootstrap.go, from version 242 of that on). None: the server does
+    not say, or not to this account. Raises pymysql's errors."""
+    try:
+        rows = session.rows("SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'cluster_id'")
+    except pymysql.err.MySQLError as error:
+        if code_of(error) not in NO_RIGHT | NOT_THERE:
+            raise
+        return None
+    text = str(rows[0][0]) if rows else ""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def unwritable(session: MysqlSession, user: str) -> str:
+    """Why the account can write no mark, with the way out; empty: it can. An UPDATE and an INSERT that change no row are sent, as a server
+    says it: it judges rights, columns and read-only modes before it looks for rows. Raises pymysql's errors."""
+    columns = "changefeed_id, unique_identifier, event_type, create_time, update_time"
+    try:
+        session.change(f"UPDATE {MARK_TABLE} SET unique_identifier = '', event_type = 0, update_time = 0 WHERE changefeed_id = ''")
+        session.change(f"INSERT INTO {MARK_TABLE} ({columns}) SELECT {columns} FROM {MARK_TABLE} WHERE FALSE")
+    except pymysql.err.MySQLError as error:
+        if code_of(error) not in NO_RIGHT | NOT_THERE | READ_ONLY:
+            raise
+        rights = f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE.schema}.* TO '{user}'@'%'"
+        return with_hint(f"{MARK_TABLE} cannot be written: {error.args[-1]}", f"create it with deploy/sql/changefeed_dump.sql; {rights}")
+    return ""
 
 
 def _within(account: Account, left_s: float) -> Account:

@@ -46,7 +46,7 @@ from sidecar.shared.process.checks import (
 )
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
 from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of, kafka_place
-from sidecar.shared.ticdc.event_filter import FilterRules, mark_table_problem
+from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.topics import marked_topics, written_topics
 from sidecar.shared.ticdc.topics import topics as topics_of
 
@@ -305,7 +305,6 @@ def lag(tail: Tail, clock_ahead_s: float) -> Checking[None]:
 
 def _mark_arrives(it: CheckResult) -> Checking[None]:
     """The probe that 'watermark write' sent, if the feed carries it."""
-    _check_marks_pass(it[CHANGEFEED])
     tail, (uuid, written_s), wait_s = it[MESSAGES], it[MARK], it.options.wait_s
     if tail.watch(lambda: uuid in tail.marks, timeout_s=max(1.0, wait_s - (time.time() - written_s))):
         yield ok(f"the UPDATE of {MARK_TABLE} came by the feed, with commit_ts {tail.marks[uuid]}")
@@ -320,13 +319,3 @@ def _mark_arrives(it: CheckResult) -> Checking[None]:
         what = f"the UPDATE of {MARK_TABLE} has not come within {wait_s:g} s, and neither has a resolved mark after it"
         hint = "see 'resolved marks' and 'lag'; with much lag give a longer --wait"
         yield failed(what, setting="TiCDC: the changefeed's lag", hint=hint)
-
-
-def _check_marks_pass(changefeed: Changefeed) -> None:
-    """Raises Skip where the definition alone says that marks do not get through."""
-    try:
-        passes = mark_table_problem(changefeed) is None
-    except FeedUnsuitable:
-        passes = False
-    if not passes:
-        raise CheckSkipped("marks do not get through the changefeed's filter: see 'changefeed settings'")

@@ -42,7 +42,7 @@ _TIDB = frozenset(
         8229, 8252, 8253, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9008, 9010, 9011, 9012, 9013,  # PD, TiKV, TiFlash
     }
 )  # fmt: skip
-_READ_ONLY = frozenset({1290, 1836})
+READ_ONLY = frozenset({1290, 1836})
 """At a target: a replica that is about to take over. A source that takes no marks is the wrong server: a dump must not wait for it."""
 
 _PASSES = AWAY | _LOCKED | _CONFLICT | TOO_LONG | _FULL | _TIDB
@@ -100,7 +100,7 @@ def passes(error: BaseException, role: Role) -> bool:
     code = code_of(error)
     if code == _WITHOUT_A_CODE:
         return _PASSING_TEXTS.search(str(error.args[-1])) is not None
-    return code in _PASSES or (code in _READ_ONLY and not role.at_source)
+    return code in _PASSES or (code in READ_ONLY and not role.at_source)
 
 
 def ends_connection(error: BaseException, role: Role) -> bool:
@@ -155,7 +155,7 @@ def _at_source(error: BaseException, code: int, server: NamedServer, *, lost: bo
         )
     if code in TOO_LONG:
         return "raise source.statement_timeout_s and restart the sidecar, or dumpresume with smaller chunks (--chunk-rows)"
-    if code in _READ_ONLY:
+    if code in READ_ONLY:
         return "set source to a server of the cluster that accepts writes: a dump writes its marks there"
     if isinstance(error, UnicodeDecodeError):
         return "a text column holds bytes that are no text of its character set: repair the row, or leave the table out of the dump"

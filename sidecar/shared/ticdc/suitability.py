@@ -3,8 +3,9 @@
 - Judged from the definition alone, all of it at once: an operator mends a changefeed in one go. What only a look at Kafka or
   TiDB shows (partitions without marks, rights, the watermark table) is not known here.
 - A dump needs commit_ts and resolved marks (the protocol), whole rows (no large-message options, no column selectors on what
-  is replicated, whole old images), names as in the source (no table routing), marks that arrive (the filter), and a feed
-  that holds every change of the rows that it sends (no omitted transactions).
+  is replicated, whole old images), names as in the source (no table routing), and a feed that holds every change of the rows that
+  it sends (no omitted transactions).
+- A dump needs no watermark row: where `no_marks` says why none can come, dumps have snapshot brackets.
 - Fine, and so not in the list: any dispatch by partition (rows are ordered by commit_ts), raw change events, several topics,
   compression by Kafka's own codec, integrity checksums, tables across nodes, states `pending` and `warning` (TiCDC tries again).
 
@@ -15,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
-from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, Changefeed
 from sidecar.shared.ticdc.changefeed_info import codec_settings
-from sidecar.shared.ticdc.event_filter import dump_scope, mark_table_problem
+from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.table_rules import compiled
 from sidecar.shared.ticdc.topics import topic_of
 
@@ -45,6 +47,8 @@ _STATES = {
 _RUNNING = frozenset({"normal", "pending", "warning"})
 
 _Schemas = Mapping[TableName, TableSchema]
+_Known = Mapping[TableName, TableSchema] | Mapping[TableName, None] | None
+"""Tables with their columns, or without, or no list of tables at all."""
 
 
 def problems_of_key_values(changefeed: Changefeed) -> list[Problem]:
@@ -87,7 +91,7 @@ def _of_the_life(changefeed: Changefeed) -> Iterator[Problem]:
         hint = _STATES.get(changefeed.state, "report it with TiCDC's version")
         yield Problem("state", f"the changefeed is {changefeed.state}{why} and sends nothing", hint)
     if changefeed.target_ts:
-        what = f"the changefeed ends at {changefeed.target_ts}, and marks after it never arrive"
+        what = f"the changefeed ends at {changefeed.target_ts}, and no change after it arrives"
         yield Problem("target-ts", what, "create the changefeed without --target-ts")
     if changefeed.setting("bdr-mode") is True:
         what = "changes that came from the other cluster are not in the feed, but their rows would be in the dump"
@@ -137,17 +141,30 @@ def _of_the_rows(changefeed: Changefeed) -> Iterator[Problem]:
         yield Problem("sink.delete-only-output-handle-key-columns", "deletes hold only the key of the old row", _WHOLE_ROWS)
 
 
+def no_marks(changefeed: Changefeed, *, encoded: bool) -> str:
+    """What of its definition keeps a dump's marks out of the feed, with the way out; empty: they come. `encoded`: the feed is TiCDC's
+    messages; raw key-values have every mark."""
+    if not encoded:
+        return ""
+    try:
+        if problem := mark_table_problem(changefeed):
+            return with_hint(*problem)
+        if changefeed.sink.scheme in KAFKA_SCHEMES:
+            topic_of(changefeed, changefeed.sink.path, MARK_TABLE)
+        for one in chain(_of_routing(changefeed, {MARK_TABLE: None}), _of_selectors(changefeed, {MARK_TABLE: None})):
+            return with_hint(f"{one.setting}: {one.what}", one.hint)
+    except FeedUnsuitable as error:
+        return with_hint(error.message, error.hint)
+    return ""
+
+
 def _of_the_filter(changefeed: Changefeed, *, with_topics: bool) -> Iterator[Problem]:
     try:
-        problem = mark_table_problem(changefeed)
+        FilterRules.of(changefeed)
         if with_topics:
-            topic_of(changefeed, changefeed.sink.path, MARK_TABLE)
+            topic_of(changefeed, changefeed.sink.path, MARK_TABLE)  # of any table: whether the expressions are understood
     except FeedUnsuitable as error:
         yield Problem("filter, sink.dispatchers", error.message, error.hint)
-    else:
-        if problem:
-            what, hint = problem
-            yield Problem("filter", f"marks do not get through: {what}", hint)
     if changefeed.filter.ignore_txn_start_ts:
         what = "changes of the transactions that are omitted are in no feed, but their rows would be in the dump"
         yield Problem("filter.ignore-txn-start-ts", what, "create the changefeed with a start-ts after them, and without the setting")
@@ -156,7 +173,9 @@ def _of_the_filter(changefeed: Changefeed, *, with_topics: bool) -> Iterator[Pro
 def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator[Problem]:
     try:
         rules = compiled("filter.rules", changefeed.filter.rules, case_sensitive=changefeed.filter.case_sensitive)
-        tables = None if schemas is None else {name: schema for name, schema in schemas.items() if rules.matches(name)}
+        tables = (
+            None if schemas is None else {name: schema for name, schema in schemas.items() if name != MARK_TABLE and rules.matches(name)}
+        )
         yield from _of_routing(changefeed, tables)
         yield from _of_selectors(changefeed, tables)
         dump_scope(changefeed, tables or {})
@@ -169,17 +188,17 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
         yield Problem("force-replicate", what, "set it to false, or exclude tables without a key by filter.rules")
 
 
-def _of_routing(changefeed: Changefeed, tables: _Schemas | None) -> Iterator[Problem]:
+def _of_routing(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
     for number, dispatcher in enumerate(changefeed.dispatchers, 1):
         if not dispatcher.target_schema and not dispatcher.target_table:
             continue
         setting = f"sink.dispatchers number {number}, target-schema and target-table"
         matcher = compiled(setting, dispatcher.matcher, case_sensitive=changefeed.filter.case_sensitive)
-        if tables is None or any(matcher.matches(name) for name in (MARK_TABLE, *tables)):
+        if tables is None or any(map(matcher.matches, tables)):
             yield Problem(setting, "rows are sent under another table's name than the source's", "take them out: tables keep their names")
 
 
-def _of_selectors(changefeed: Changefeed, tables: _Schemas | None) -> Iterator[Problem]:
+def _of_selectors(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
     """The first selector that has a table decides. Without schemas it is enough that one leaves columns out."""
     sensitive = changefeed.filter.case_sensitive
     selectors = [
@@ -192,15 +211,14 @@ def _of_selectors(changefeed: Changefeed, tables: _Schemas | None) -> Iterator[P
         for number, one in enumerate(changefeed.column_selectors, 1)
     ]
     hint = 'take the selector out, or make its columns ["*"]'
-    for setting, matcher, _, columns in selectors:
-        if tables is None and not matcher.matches(MARK_TABLE) and columns != ("*",):
+    for setting, _, _, columns in selectors:
+        if tables is None and columns != ("*",):
             yield Problem(setting, "rows in the feed lack columns that the dump's rows have", hint)
-    for name in (MARK_TABLE, *(name for name in tables or {} if name != MARK_TABLE)):
+    for name, schema in (tables or {}).items():
         result = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
         if result is None or result[2] == ("*",):
             continue
         setting, kept, _ = result
-        schema = (tables or {}).get(name)
         lost = [one.name for one in schema.columns if not kept.matches(TableName("column", one.name))] if schema else ["columns"]
         if lost:
             key = ", some of its key" if schema and not set(lost).isdisjoint(schema.key) else ""

@@ -254,8 +254,20 @@ def test_what_is_wrong_with_the_changefeed_is_a_warning_and_the_file_is_written(
     output = stage.run(*WHOLE, "-y")
     assert "the changefeed is stopped and sends nothing" in output
     assert "cdc cli changefeed resume" in output
-    assert "marks do not get through" in output
     assert stage.file.exists()
+
+
+def test_where_marks_do_not_come_the_sql_grants_no_write_and_init_says_why(stage: Stage) -> None:
+    with_marks = stage.run(*WHOLE, "-y")
+    assert "GRANT SELECT, INSERT, UPDATE ON changefeed_dump" in with_marks
+    assert "snapshot brackets" not in with_marks
+    stage.values[info_key("orders")] = definition(rules=("shop.*",))
+    output = stage.run(*WHOLE, "-y", "--force")
+    assert "Dumps have snapshot brackets, and write nothing to TiDB" in " ".join(output.split())
+    assert "filter.rules omit changefeed_dump.changefeed_dump_event" in " ".join(output.split())
+    assert "CREATE TABLE" not in output
+    assert "INSERT" not in output
+    assert "cdc cli changefeed" not in output, "the changefeed need not be touched"
 
 
 @pytest.mark.parametrize("sql", [True, False])
@@ -332,7 +344,10 @@ UPDATE = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "update"), [({"rules": ("shop.*",)}, UPDATE), ({"state": "stopped"}, []), ({}, [])])
+BDR = {"config": json.loads(definition())["config"] | {"bdr-mode": True}}
+
+
+@pytest.mark.parametrize(("changed", "update"), [(BDR, UPDATE), ({"rules": ("shop.*",)}, []), ({"state": "stopped"}, []), ({}, [])])
 def test_the_next_commands_correct_the_changefeed_where_its_configuration_is_wrong(
     stage: Stage, changed: dict[str, Any], update: list[str]
 ) -> None:

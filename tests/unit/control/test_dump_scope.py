@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sidecar.control.dump_scope import Scope, resolve, start_dump, unknown_sinks
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
-from sidecar.shared.errors import RefusedRequest, SourceError
-from sidecar.shared.model.messages import Brackets, Pace, ReadWith
+from sidecar.ports import Bracketing
+from sidecar.shared.config import DumpSection
+from sidecar.shared.errors import RefusedRequest, SourceError, parted, with_hint
+from sidecar.shared.model.messages import Brackets, Pace, ReadWith, StartDump
 from sidecar.shared.model.nouns import MARK_TABLE, TableName
 from tests.unit.control.serving import ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
 from ticdc_dump.v1 import control_pb2 as pb
@@ -17,6 +21,10 @@ DUMP_ID = "0123456789abcdef"
 
 def resolved(request: pb.StartRequest | None = None, *, schemas: Schemas | None = None, feed: Filter | None = None) -> Scope:
     return resolve(request or pb.StartRequest(), schemas or Schemas(), feed or Filter(), case_sensitive=False)
+
+
+def started(request: pb.StartRequest, scope: Scope, bracketing: Bracketing | None = None, **defaults: Any) -> StartDump:
+    return start_dump(request, scope, bracketing or Bracketing(), DumpSection(**defaults))
 
 
 def rules(*texts: str) -> pb.StartRequest:
@@ -132,12 +140,12 @@ def test_a_predicate_too_long_to_go_into_every_select_is_refused() -> None:
 def test_a_refusal_with_a_way_out_of_its_own_gets_no_second_one() -> None:
     request = pb.StartRequest(dump_id="a" * 16, where=[pb.TablePredicate(schema="shop", table="orders", predicate="nothing = 1")])
     with pytest.raises(RefusedRequest) as reported:
-        start_dump(request, resolved(request), chunk_rows=1, read_with=ReadWith.SQL)
+        started(request, resolved(request))
     assert str(reported.value).count("what to do") == 1
     assert "dry-run" not in reported.value.hint
     request.dump_id = "short"
     with pytest.raises(RefusedRequest, match=r"nothing.*; dump id 'short'") as reported:
-        start_dump(request, resolved(request), chunk_rows=1, read_with=ReadWith.SQL)
+        started(request, resolved(request))
     assert str(reported.value).count("what to do") == 1
 
 
@@ -169,16 +177,16 @@ def test_a_predicate_that_is_none_of_its_own_row_refuses_the_dump(predicate: str
 
 def test_the_request_becomes_a_start_with_the_sidecars_defaults() -> None:
     request = pb.StartRequest(dump_id=DUMP_ID)
-    start = start_dump(request, resolved(request), chunk_rows=123, read_with=ReadWith.SQL)
+    start = started(request, resolved(request), chunk_rows=123)
     assert (start.dump_id, start.tables, start.brackets, start.chunk_rows) == (DUMP_ID, (ORDERS, ITEM), Brackets.WATERMARK, 123)
     assert start.pace == Pace()
     assert start.where == ()
 
 
 def test_a_dump_of_all_tables_is_also_one_of_those_that_appear_and_a_dump_by_rules_is_not() -> None:
-    assert start_dump(pb.StartRequest(dump_id=DUMP_ID), resolved(), chunk_rows=1, read_with=ReadWith.SQL).grows
+    assert started(pb.StartRequest(dump_id=DUMP_ID), resolved()).grows
     by_rules = rules("shop.*")
-    assert not start_dump(by_rules, resolved(by_rules), chunk_rows=1, read_with=ReadWith.SQL).grows
+    assert not started(by_rules, resolved(by_rules)).grows
 
 
 def test_the_request_carries_its_pace_and_brackets() -> None:
@@ -191,7 +199,7 @@ def test_the_request_carries_its_pace_and_brackets() -> None:
         bytes_per_second=9,
         delivery_bound_seconds=1.5,
     )
-    start = start_dump(request, resolved(request), chunk_rows=123, read_with=ReadWith.SQL)
+    start = started(request, resolved(request), chunk_rows=123)
     assert (start.brackets, start.chunk_rows, start.pace) == (Brackets.SNAPSHOT, 7, Pace(3, 2**40, 9, 1.5))
 
 
@@ -216,13 +224,13 @@ def test_the_request_carries_its_pace_and_brackets() -> None:
 )  # fmt: skip
 def test_what_cannot_be_is_refused(request_given: pb.StartRequest, text: str) -> None:
     with pytest.raises(RefusedRequest, match=text):
-        start_dump(request_given, resolved(request_given), chunk_rows=1, read_with=ReadWith.SQL)
+        started(request_given, resolved(request_given))
 
 
 def test_all_that_is_wrong_is_reported_at_once() -> None:
     request = pb.StartRequest(dump_id="short", table_rules=["nope.*"], where=[where(ITEM, "a")])
     with pytest.raises(RefusedRequest) as reported:
-        start_dump(request, resolved(request), chunk_rows=1, read_with=ReadWith.SQL)
+        started(request, resolved(request))
     assert all(part in str(reported.value) for part in ("nope.*", "shop.item is narrowed", "dump id 'short'"))
 
 
@@ -241,7 +249,31 @@ def test_what_the_source_raises_is_passed_on() -> None:
 @pytest.mark.parametrize(("read_with", "brackets"), [(ReadWith.SQL, Brackets.WATERMARK), (ReadWith.TIKV, Brackets.SNAPSHOT)])
 def test_without_brackets_they_are_those_of_what_is_read_with(read_with: ReadWith, brackets: Brackets) -> None:
     request = pb.StartRequest(dump_id=DUMP_ID)
-    start = start_dump(request, resolved(request), chunk_rows=1, read_with=read_with)
+    start = started(request, resolved(request), read_with=read_with)
     assert (start.read_with, start.brackets) == (read_with, brackets)
     request.brackets = pb.BRACKETS_WATERMARK
-    assert start_dump(request, resolved(request), chunk_rows=1, read_with=read_with).brackets is Brackets.WATERMARK
+    assert started(request, resolved(request), read_with=read_with).brackets is Brackets.WATERMARK
+
+
+_REQUESTED = {None: pb.BRACKETS_UNSPECIFIED, Brackets.WATERMARK: pb.BRACKETS_WATERMARK, Brackets.SNAPSHOT: pb.BRACKETS_SNAPSHOT}
+
+
+@pytest.mark.parametrize("read_with", ReadWith)
+@pytest.mark.parametrize("snapshots", ["", with_hint("the source keeps no versions", "use marks")])
+@pytest.mark.parametrize("marks", ["", with_hint("the filter omits the watermark table", "add it")])
+@pytest.mark.parametrize("requested", _REQUESTED)
+def test_a_dump_has_the_brackets_that_it_can_have_or_is_refused_with_the_reason(
+    requested: Brackets | None, marks: str, snapshots: str, read_with: ReadWith
+) -> None:
+    """Marks where they can be and nothing else is wanted: each shows that the source is the feed's."""
+    request = pb.StartRequest(dump_id=DUMP_ID, brackets=_REQUESTED[requested])
+    prefers = Brackets.SNAPSHOT if read_with is ReadWith.TIKV or marks else Brackets.WATERMARK
+    brackets = requested or prefers
+    against = marks if brackets is Brackets.WATERMARK else snapshots
+    if not against:
+        assert started(request, resolved(request), Bracketing(marks, snapshots), read_with=read_with).brackets is brackets
+        return
+    with pytest.raises(RefusedRequest) as refused:
+        started(request, resolved(request), Bracketing(marks, snapshots), read_with=read_with)
+    assert parted(against)[0] in refused.value.message
+    assert refused.value.hint in ("add it", "use marks")

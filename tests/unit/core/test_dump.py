@@ -16,7 +16,7 @@ from sidecar.core.dump_run import READY_MS_MAX
 from sidecar.core.dump_start import KEYS_BYTES_MAX, Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import WAITING_MAX, Dumps
 from sidecar.core.plan import SPANS_MAX
-from sidecar.shared.errors import DumpsWait, RefusedRequest
+from sidecar.shared.errors import DumpsWait, RefusedRequest, with_hint
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.messages import (
     Brackets,
@@ -136,6 +136,41 @@ def test_a_dump_that_no_sink_would_receive_fails_and_can_be_resumed_when_one_has
     back.request(ResumeDump())
     assert back.progress is not None
     assert (back.progress.state, back.progress.tables) == (DumpState.RUNNING, (read,))
+
+
+@pytest.mark.parametrize("brackets", Brackets)
+@pytest.mark.parametrize("state", DumpState)
+def test_a_dump_whose_marks_do_not_come_any_more_fails_and_a_restart_has_snapshots(state: DumpState, brackets: Brackets) -> None:
+    """The changefeed's filter was changed while no sidecar ran, or between two terms."""
+    omitted = DumpLimits(no_marks=with_hint("the filter omits them", "add the rule"))
+    read = TableProgress(A, spans=(Span(("7",)),), chunks=3, rows=30)
+    before = Progress(FIRST, state, brackets, 10, 1, 3, Seq(4), (read,), reason="why")
+    with_marks = brackets is Brackets.WATERMARK
+    d = dump(before, limits=omitted)
+    assert d.progress is not None
+    fails = with_marks and state not in OVER
+    left = DumpState.RUNNING if state is DumpState.QUEUED else state
+    assert d.progress.state is (DumpState.FAILED if fails else left)
+    assert ("the filter omits them" in str(d.progress.reason)) is fails
+    if fails:
+        with pytest.raises(RefusedRequest, match="dumprestart") as refused:
+            d.request(ResumeDump())
+        assert "add the rule" in refused.value.hint
+        back = dump(d.progress)
+        back.request(ResumeDump())
+        assert back.progress is not None
+        assert (back.progress.state, back.progress.tables) == (DumpState.RUNNING, (read,)), "the filter is as it was again"
+    d.request(RestartDump(SECOND))
+    assert {one.dump_id: one.brackets for one in d.records}[SECOND] is Brackets.SNAPSHOT
+
+
+def test_a_dump_with_marks_is_refused_where_none_come() -> None:
+    d = dump(limits=DumpLimits(no_marks=with_hint("the filter omits them", "add the rule")))
+    with pytest.raises(RefusedRequest, match="marks do not come by the feed: the filter omits them") as refused:
+        d.request(StartDump(FIRST, (A,), Brackets.WATERMARK, 10))
+    assert refused.value.hint == "use --brackets snapshot; or add the rule"
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 10))
+    assert d.progress is not None
 
 
 def test_a_dump_for_which_there_is_no_room_is_refused_as_such() -> None:

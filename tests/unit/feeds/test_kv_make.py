@@ -128,11 +128,6 @@ def filters_checked(config: Config, of: Changefeed) -> tuple[CheckStatus, CheckS
     return results[2].status, results[3].status
 
 
-def test_marks_that_do_not_get_through_are_refused_whatever_the_sink(config: Config) -> None:
-    with pytest.raises(FeedUnsuitable, match="marks do not get through"):
-        made(config, changefeed("shop.*", "!changefeed_dump.*"))
-
-
 def test_tikv_without_pd_is_refused_by_name(config: Config) -> None:
     brought, _ = made(msgspec.structs.replace(config, feed="tikv"), changefeed())
     with pytest.raises(ConfigError, match=r"tikv\.pd names no endpoint"):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.errors import ConfigError, FeedUnsuitable
+from sidecar.shared.errors import ConfigError, FeedUnsuitable, parted
 from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of
-from sidecar.shared.ticdc.suitability import problems
+from sidecar.shared.ticdc.suitability import no_marks, problems
 
 ORDERS = TableName("shop", "orders")
 GOOD = "kafka://h:9092/t?protocol=open-protocol"
@@ -93,8 +93,6 @@ ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]
         ("sink.only-output-updated-columns", f"{GOOD}&only-output-updated-columns=true", {}, {}),
         ("sink.only-output-updated-columns", GOOD, sink(only_output_updated_columns=True), {}),
         ("sink.delete-only-output-handle-key-columns", GOOD, sink(delete_only_output_handle_key_columns=True), {}),
-        ("filter", GOOD, {"filter": {"rules": ["shop.*"]}}, {}),
-        ("filter", GOOD, {"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["update"]}]}}, {}),
         ("filter, sink.dispatchers", GOOD, {"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["x"]}]}}, {}),
         ("filter, sink.dispatchers", GOOD, sink(dispatchers=[{"matcher": ["*.*"], "topic": "a b"}]), {}),
         ("filter.ignore-txn-start-ts", GOOD, {"filter": {"ignore-txn-start-ts": [1]}}, {}),
@@ -133,7 +131,7 @@ def test_protocols_are_judged_as_the_codecs_judge_them(protocol: str, extension:
 def test_everything_is_found_at_once() -> None:
     config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "claim-check")
     against = found(made("kafka://h:9092/t?protocol=avro", config=config, state="stopped"))
-    assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "filter", "force-replicate"]
+    assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "force-replicate"]
 
 
 def test_the_error_of_a_stopped_changefeed_is_reported_and_no_password() -> None:
@@ -176,11 +174,34 @@ def test_the_first_selector_that_has_the_table_decides() -> None:
     assert found(feed, schema(TableName("shop", "item"), "id", "note")) == ["sink.column-selectors number 2"]
 
 
-def test_the_watermark_table_must_come_whole() -> None:
-    feed = selected("id", matcher="changefeed_dump.*")
-    assert found(feed, {}) == ["sink.column-selectors number 1"]
-    assert found(feed) == ["sink.column-selectors number 1"]
-    assert str(MARK_TABLE) in problems(feed)[0].what
+def routed(*rules: str) -> Changefeed:
+    return made(config=sink(dispatchers=[{"matcher": list(rules), "target-table": "x"}]))
+
+
+@pytest.mark.parametrize(
+    ("feed", "why"),
+    [
+        (made(), ""),
+        (made(config={"filter": {"rules": ["shop.*"]}}), "filter.rules omit changefeed_dump.changefeed_dump_event"),
+        (made(config={"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["update"]}]}}), "omits every update"),
+        (made(config={"filter": {"event-filters": [{"matcher": ["shop.*"], "ignore-event": ["update"]}]}}), ""),
+        (selected("id", matcher="changefeed_dump.*"), "come without columns"),
+        (selected("id", matcher="shop.*"), ""),
+        (routed("changefeed_*.*"), "another table's name"),
+        (routed("shop.*"), ""),
+        (made(config={"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["x"]}]}}), "x"),
+    ],
+)
+def test_marks_come_where_the_watermark_tables_rows_come_whole_and_under_their_name(feed: Changefeed, why: str) -> None:
+    reason = no_marks(feed, encoded=True)
+    assert (why in reason) if why else not reason
+    assert not why or parted(reason)[1]
+    assert not no_marks(feed, encoded=False), "raw key-values have every mark"
+
+
+def test_no_table_of_marks_keeps_a_changefeed_from_being_dumped() -> None:
+    assert found(made(config={"filter": {"rules": ["shop.*"]}}), schema(ORDERS, "id")) == []
+    assert found(selected("id", matcher="changefeed_dump.*"), schema(MARK_TABLE, "id", "create_time")) == []
 
 
 def test_routing_counts_only_for_replicated_tables() -> None:
@@ -188,7 +209,7 @@ def test_routing_counts_only_for_replicated_tables() -> None:
     setting = "sink.dispatchers number 1, target-schema and target-table"
     assert found(feed, schema(ORDERS, "id")) == [setting]
     assert found(feed, schema(TableName("hr", "staff"), "id")) == []
-    assert found(made(config=sink(dispatchers=[{"matcher": ["changefeed_*.*"], "target-table": "x"}])), {}) == [setting]
+    assert found(routed("changefeed_*.*"), {}) == []
 
 
 def test_forced_replication_is_fine_where_every_table_has_a_key() -> None:
