@@ -31,12 +31,12 @@ _BIGINT, _UNSIGNED = (-(1 << 63), (1 << 63) - 1), (0, (1 << 64) - 1)
 def plain_columns(definition: TableDefinition, flavour: Flavour) -> frozenset[str]:
     """The generated columns that the target is given as plain ones, folded: their values are in the feed."""
     formulas = (_Formula(one, definition) for one in _stored(definition, flavour))
-    return frozenset(one.name for one in formulas if not (one.is_certain() and one.fits()))
+    return frozenset(one.name for one in formulas if not (one.is_same() and one.fits()))
 
 
 def differing_columns(definition: TableDefinition, flavour: Flavour) -> frozenset[str]:
     """Those that may have other values than in the feed where the target generates them, folded."""
-    return frozenset(one.name for one in (_Formula(one, definition) for one in _stored(definition, flavour)) if not one.is_certain())
+    return frozenset(one.name for one in (_Formula(one, definition) for one in _stored(definition, flavour)) if not one.is_same())
 
 
 def _stored(definition: TableDefinition, flavour: Flavour) -> Iterable[ColumnDefinition]:
@@ -44,11 +44,12 @@ def _stored(definition: TableDefinition, flavour: Flavour) -> Iterable[ColumnDef
 
 
 class _Span(NamedTuple):
-    """From `low` to `high`, with so many digits behind the point; None: a whole number."""
+    """From `low` to `high`, with so many digits behind the point; None: a whole number, a BIGINT or an `unsigned` one."""
 
     low: Fraction
     high: Fraction
     scale: int | None = None
+    unsigned: bool = False
 
 
 class _Formula:
@@ -65,9 +66,9 @@ class _Formula:
     def _signs(self) -> set[str]:
         return {one.text for one in self._used if one.kind == "sign"}
 
-    def is_certain(self) -> bool:
+    def is_same(self) -> bool:
         """Whether each server has the same result, where it has one: sums, differences and products of integers and decimals that are
-        stored as such, and texts that are put together."""
+        stored as such and are no longer than a DECIMAL of TiDB in between, and texts that are put together."""
         words = {one.value for one in self._used if one.kind == "word" and not self._is_column(one)}
         signs = self._signs()
         if not {*self._columns} <= self._types.keys() or not signs <= _CERTAIN_SIGNS:
@@ -77,13 +78,14 @@ class _Formula:
         of = {self._types[name].name for name in self._columns} | {self._type.name}
         strings = any(one.kind == "string" for one in self._used)
         if of <= _NUMBERS:
-            return not words and not strings and all(one.text.isdecimal() for one in self._used if one.kind == "number")
+            plain = not words and not strings and all(one.text.isdecimal() for one in self._used if one.kind == "number")
+            return plain and self._made() is not None
         return (
             of <= _TEXTS and words <= {"CONCAT", "_UTF8MB4"} and not signs & set("+-*") and all(one.kind != "number" for one in self._used)
         )
 
     def fits(self) -> bool:
-        """Of a certain one, whether the column takes every result, whatever the session at the source was."""
+        """Of one that is the same, whether the column takes every result, whatever the session at the source was."""
         return self._fits_text() if self._type.name in _TEXTS else self._fits_number()
 
     # ---- texts ---------------------------------------------------------------------------------------------------------
@@ -99,19 +101,22 @@ class _Formula:
 
     def _fits_number(self) -> bool:
         """A difference of unsigned numbers is below zero in a session with NO_UNSIGNED_SUBTRACTION."""
-        unsigned = any(self._types[name].unsigned for name in self._columns)
-        if unsigned and "-" in self._signs():
-            return False
-        spans = {f"c{place}": _span_of(self._types[name]) for place, name in enumerate(self._columns)}
-        names = iter(spans)
-        text = " ".join(next(names) if self._is_column(one) else one.text for one in self._used)
-        try:
-            made = _span(ast.parse(text, mode="eval").body, spans, _UNSIGNED if unsigned else _BIGINT)
-        except (SyntaxError, ValueError):
+        made = self._made()
+        if made is None or ("-" in self._signs() and any(self._types[name].unsigned for name in self._columns)):
             return False
         mine = _span_of(self._type)
         half = Fraction(1, 2 * 10 ** (mine.scale or 0))
         return mine.low - half < made.low and made.high < mine.high + half
+
+    def _made(self) -> _Span | None:
+        """None: not known, or too long for a DECIMAL, which each server cuts in its own way."""
+        spans = {f"c{place}": _span_of(self._types[name]) for place, name in enumerate(self._columns)}
+        names = iter(spans)
+        text = " ".join(next(names) if self._is_column(one) else one.text for one in self._used)
+        try:
+            return _span(ast.parse(text, mode="eval").body, spans)
+        except (SyntaxError, ValueError):
+            return None
 
 
 def _text(one: ColumnType) -> Typed:
@@ -119,27 +124,29 @@ def _text(one: ColumnType) -> Typed:
 
 
 def _span_of(one: ColumnType) -> _Span:
-    numbers = exact("decimal" if one.name == "decimal" else "int", one)
-    return _Span(numbers.least(), numbers.greatest(), numbers.scale if one.name == "decimal" else None)
+    if one.name == "decimal":
+        numbers = exact("decimal", one)
+        return _Span(numbers.least(), numbers.greatest(), numbers.scale)
+    numbers = exact("int", one)
+    return _Span(numbers.least(), numbers.greatest(), unsigned=one.unsigned)
 
 
-def _span(node: ast.expr, spans: Mapping[str, _Span], whole: tuple[int, int]) -> _Span:
-    """Signs and parentheses are Python's, too. `whole`: what a whole number of theirs is between. Raises ValueError for what may be too
-    long for a DECIMAL, and is cut in each server's own way."""
+def _span(node: ast.expr, spans: Mapping[str, _Span]) -> _Span:
+    """Signs and parentheses are Python's, too. Raises ValueError for what may be too long for a DECIMAL, and for all else."""
     match node:
         case ast.Name(name):
             return spans[name]
-        case ast.Constant(int(number)):
-            return _Span(Fraction(number), Fraction(number))
+        case ast.Constant(int(number)) if number <= _UNSIGNED[1]:
+            return _Span(Fraction(number), Fraction(number), unsigned=number > _BIGINT[1])
         case ast.UnaryOp(ast.USub(), operand):
-            one = _span(operand, spans, whole)
+            one = _span(operand, spans)
             return _Span(-one.high, -one.low, one.scale)
         case ast.BinOp(left, operator, right):
-            return _combined(_span(left, spans, whole), operator, _span(right, spans, whole), whole)
+            return _combined(_span(left, spans), operator, _span(right, spans))
     raise ValueError(ast.dump(node))
 
 
-def _combined(one: _Span, operator: ast.operator, other: _Span, whole: tuple[int, int]) -> _Span:
+def _combined(one: _Span, operator: ast.operator, other: _Span) -> _Span:
     match operator:
         case ast.Add():
             ends = [one.low + other.low, one.high + other.high]
@@ -148,8 +155,10 @@ def _combined(one: _Span, operator: ast.operator, other: _Span, whole: tuple[int
         case _:
             ends = [left * right for left in (one.low, one.high) for right in (other.low, other.high)]
     if one.scale is None and other.scale is None:
-        low, high = (min(max(end, Fraction(whole[0])), Fraction(whole[1])) for end in (min(ends), max(ends)))
-        return _Span(low, high)
+        unsigned = one.unsigned or other.unsigned
+        least, greatest = _UNSIGNED if unsigned else _BIGINT
+        low, high = (min(max(end, Fraction(least)), Fraction(greatest)) for end in (min(ends), max(ends)))
+        return _Span(low, high, unsigned=unsigned)
     scales = (one.scale or 0, other.scale or 0)
     scale = sum(scales) if isinstance(operator, ast.Mult) else max(scales)
     if scale > _SCALE_MAX or max(map(abs, ends)) >= 10 ** (_DIGITS_MAX - scale):
