@@ -10,6 +10,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
+import pymysql
 import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
@@ -271,7 +272,7 @@ def test_a_table_that_is_there_before_create_is_refused(two_tables: MariaDb) -> 
     assert position.statements == []
 
 
-def test_what_the_target_refuses_is_reported_with_the_statement_and_stays_under_way(two_tables: MariaDb) -> None:
+def test_what_the_target_refuses_is_reported_with_the_statement_and_is_not_under_way(two_tables: MariaDb) -> None:
     position = Deaths(two_tables)
     head = ddl("alter table a add column v int", table="a")
     for _ in range(2):
@@ -281,7 +282,107 @@ def test_what_the_target_refuses_is_reported_with_the_statement_and_stays_under_
             carry_out(position, head)
     noted = position.intent()
     assert noted is not None
-    assert (noted.done, noted.statement) == (False, "ALTER TABLE `app`.`a` add column `v` int")
+    assert (noted.done, noted.seq, noted.number) == (True, 0, -1)
+
+
+# what the target rejects, what somebody does there then for another reason, what removes the cause, what shows the DDL
+REJECTED: dict[str, tuple[str, str, str]] = {
+    "alter table a add unique u (v)": ("ALTER TABLE app.a ADD COLUMN w INT", "DELETE FROM app.a WHERE id = 2", "ADD UNIQUE|UNIQUE KEY `u`"),
+    "alter table a modify v varchar(3)": ("ALTER TABLE app.a COMMENT 'x'", "UPDATE app.a SET v = 'of'", "varchar\\(3\\)"),
+    "alter table a add column w int, drop column x": ("ALTER TABLE app.a ADD KEY (v)", "ALTER TABLE app.a ADD COLUMN x INT", "`w` int"),
+    "create index i on a (w)": ("ALTER TABLE app.a ALTER v SET DEFAULT 'x'", "ALTER TABLE app.a ADD COLUMN w INT", "KEY `i`"),
+}
+
+
+@pytest.mark.parametrize("at", ["", "before done", "after done"])
+@pytest.mark.parametrize("query", REJECTED)
+def test_what_somebody_changes_after_a_rejection_is_no_trace_of_the_ddl(two_tables: MariaDb, query: str, at: str) -> None:
+    """Whatever the worker dies at that learned of the rejection; the next one tries again before anybody has changed anything."""
+    otherwise, cause, trace = REJECTED[query]
+    two_tables.execute("INSERT INTO app.a VALUES (2, 'of a')")
+    position = Deaths(two_tables, at)
+    for _ in range(2):
+        with pytest.raises(SinkError, match="the target answered"):
+            carry_out(position, ddl(query, table="a"))
+    two_tables.execute(otherwise)
+    with pytest.raises(SinkError, match="the target answered"):
+        carry_out(position, ddl(query, table="a"))
+    two_tables.execute(cause)
+    carry_out(position, ddl(query, table="a"))
+    assert re.search(trace, definitions(two_tables, "app")[TableName("app", "a")])
+    noted = position.intent()
+    assert noted is not None
+    assert (noted.done, noted.number) == (True, 0)
+
+
+def test_a_table_that_somebody_makes_after_a_rejection_is_not_the_ddls(two_tables: MariaDb) -> None:
+    position = Deaths(two_tables)
+    head = ddl("create table c (id int, id int)", table="c")
+    with pytest.raises(SinkError, match="the target answered"):
+        carry_out(position, head)
+    two_tables.execute("CREATE TABLE app.c (x int)")
+    with pytest.raises(SinkError, match=r"app\.c is at the target already"):
+        carry_out(position, head)
+
+
+def test_what_a_segment_has_before_a_rejected_ddl_is_not_done_again(two_tables: MariaDb) -> None:
+    ts = ts_at(1_700_000_000_000)
+    records = [
+        DdlRecord(ts, "app", "a", "TRUNCATE TABLE app.a"),
+        DdlRecord(CommitTs(ts + 1), "app", "b", "ALTER TABLE app.b ADD KEY (x)"),
+        DdlRecord(CommitTs(ts + 2), "app", "b", "TRUNCATE TABLE app.b"),
+    ]
+    position = Deaths(two_tables)
+    for _ in range(2):
+        with pytest.raises(SinkError, match="ADD KEY"):
+            carry_out(position, head_of(4, records, {}, {}))
+    two_tables.execute("INSERT INTO app.a VALUES (3, 'later')", "ALTER TABLE app.b ADD COLUMN x INT")
+    carry_out(position, head_of(4, records, {}, {}))
+    assert (texts(two_tables, "a"), texts(two_tables, "b")) == (["later"], [])
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_a_statement_whose_answer_is_lost_is_under_way(two_tables: MariaDb, *, reached: bool) -> None:
+    """Whether the server has carried it out, the tables show."""
+    position = Deaths(two_tables)
+
+    def lost() -> OneConnection:
+        connection = position.connect()
+        plain = connection.rows
+
+        def rows(sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
+            answer = plain(sql, values) if reached or not _DDL.match(sql) else ()
+            if _DDL.match(sql):
+                raise pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+            return answer
+
+        connection.rows = rows  # type: ignore[method-assign]
+        return connection
+
+    head = ddl("alter table a add column w int", table="a")
+    with pytest.raises(SinkError, match="2013"):
+        DdlRunner(lost, position, DdlSettings("log-1")).carry_out(head)
+    noted = position.intent()
+    assert noted is not None
+    assert (noted.done, noted.number) == (False, 0)
+    carry_out(position, head)
+    assert len(position.statements) == 1
+    assert "`w`" in definitions(two_tables, "app")[TableName("app", "a")]
+
+
+def test_an_exchange_that_is_rejected_without_ids_is_known_to_be_none(two_tables: MariaDb) -> None:
+    two_tables.execute(
+        "CREATE TABLE app.parted (id int primary key, v varchar(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN (9))",
+        "ALTER TABLE app.a ADD COLUMN w INT",
+    )
+    position, connect = MemoryDdlPosition(), without_ids(two_tables)
+    head = ddl("alter table parted exchange partition p1 with table a", table="parted")
+    for _ in range(2):
+        with pytest.raises(SinkError, match="the target answered"):
+            DdlRunner(connect, position, DdlSettings("log-1")).carry_out(head)
+    two_tables.execute("ALTER TABLE app.a DROP COLUMN w")
+    DdlRunner(connect, position, DdlSettings("log-1")).carry_out(head)
+    assert texts(two_tables, "parted") == ["of a"]
 
 
 def test_what_is_not_understood_stops_before_anything_is_noted(two_tables: MariaDb) -> None:

@@ -5,6 +5,9 @@
 - A DDL commits on its own at any server, so it cannot share a transaction with the position: what the tables were before it is noted
   with the intent, and after a death the tables themselves show whether it was carried out (ddl_picture.py). What they leave open
   stops, with both pictures, until the operator says.
+- Only a statement that may have been sent and whose answer nobody has seen is under way. What the server rejected, and the tables show as
+  before, is taken back: what somebody changes there from then on is no trace of it. A worker that dies before it takes it back leaves it to
+  the next one, which sends it again. So it is noted after all that can fail without it.
 - One connection, under a lock of the server's that names the log, and the statement goes over that connection or not at all. The owner is
   checked once the lock is held: a worker that was replaced before that executes nothing. A later owner ends the idle connection of an
   earlier one, so that a worker that was replaced after it executes nothing either; it waits for a statement that still runs.
@@ -24,10 +27,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pymysql
 
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, lowered
 from sidecar.shared.mysql.collation import by_bytes
+from sidecar.shared.mysql.errors import is_clients
 from sidecar.shared.mysql.flavour import Flavour, flavour_of
 from sidecar.shared.mysql.setup import lenient_mode
 from spark_merge.ddl.logged import query_of
@@ -59,6 +63,10 @@ class Intent:
     since: str
     before: Pictures
     done: bool = False
+
+    def taken_back(self) -> Intent:
+        """The segment's DDLs before it are done, and it is not under way."""
+        return replace(self, number=self.number - 1, statement="", before={}, done=True)
 
     def as_json(self) -> dict[str, Any]:
         before = [[*name, picture.definition, picture.ids] for name, picture in self.before.items()]
@@ -178,14 +186,19 @@ class DdlRunner:
         if not text:
             return None
         session.rows(f"SET timestamp = {step.time():.6f}")
+        if step.reread:
+            session.rows("SET sql_mode = %s", (lenient_mode(dialect),))
         if noted is None:
             if _is_wanted(step, now):
                 return None
             noted = Intent(step.head.seq, step.number, text, datetime.now(UTC).isoformat(timespec="seconds"), now)
             self._position.note_intent(noted)
-        if step.reread:
-            session.rows("SET sql_mode = %s", (lenient_mode(dialect),))
-        session.rows(text)
+        try:
+            session.rows(text)
+        except pymysql.err.MySQLError as error:
+            if not is_clients(error) and _is_as_before(session, dialect, step, noted.before):
+                self._position.note_done(noted.taken_back())
+            raise
         _check_columns(session, step)
         return self._position.note_done(replace(noted, done=True))
 
@@ -220,8 +233,9 @@ class _Step:
         """Of a statement that names no table nothing."""
         if not (names := places(self.statement)):
             return AS_IT_IS
-        place = AtTarget(by_bytes(session, dialect), reread=self.reread, sink=self.head.received_as)
-        return rewrites(self.logged, self.record, *self.tables, dialect, TableThere(session, names[0]), moment=self.time(), place=place)
+        there, by_its_bytes = TableThere(session, names[0]), by_bytes(session, dialect)
+        place = AtTarget(dialect, there, self.time(), by_its_bytes, self.reread, self.head.received_as)
+        return rewrites(self.logged, self.record, *self.tables, place)
 
     @property
     def reread(self) -> bool:
@@ -309,6 +323,14 @@ def _is_done(session: PictureSession, dialect: Flavour, step: _Step, noted: Inte
     if result:
         _check_columns(session, step)
     return result
+
+
+def _is_as_before(session: PictureSession, dialect: Flavour, step: _Step, before: Pictures) -> bool:
+    """Of a statement to which the server has answered with an error. Raises pymysql's errors, and SinkError while TiDB goes on with it."""
+    if dialect is Flavour.TIDB:
+        _check_no_job_runs(session, step)
+    now = pictures(session, dialect, places(step.statement))
+    return now == before or done(step.statement, before, now) is False
 
 
 def _check_no_job_runs(session: PictureSession, step: _Step) -> None:
