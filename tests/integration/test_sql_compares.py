@@ -4,7 +4,7 @@ the source has as two, and each example is true. Unique keys are safe if the sou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
-from spark_merge.sinks.mysql.compares import coarser
+from spark_merge.sinks.mysql.compares import Servers, alike, coarser
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl_dialect import Replacements, rendered
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, UniqueIndex, read_table
@@ -90,6 +90,80 @@ def test_a_collation_that_passes_takes_no_two_texts_for_one(session: MysqlSessio
     assert AT_SOURCE[source] in passed
     assert "utf8mb4_nopad_bin" in passed
     assert ("utf8mb4_bin" in passed) == (type_text == "char(20)" or source not in ("utf8mb4_0900_bin", "utf8mb4_0900_ai_ci", BY_BYTES))
+
+
+# ---- the rows of a partition -------------------------------------------------------------------------------------------
+
+ORDERS = ("utf8mb4_bin", "utf8_bin", "utf8mb4_0900_bin", "latin1_bin", "ascii_bin", "gbk_bin")
+"""Of TiDB, whose order Python knows, too."""
+ORDERS_AT_TARGET = [
+    f"{charset}_{end}" for charset in ("utf8mb4", "utf8mb3", "latin1", "ascii", "gbk") for end in ("bin", "nopad_bin", "general_ci")
+    if (charset, end) not in (("ascii", "general_ci"), ("gbk", "general_ci"))
+] + ["utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_general_nopad_ci"]  # fmt: skip
+CODECS = {"utf8mb4": "utf-8", "utf8": "utf-8", "utf8mb3": "utf-8", "latin1": "cp1252", "ascii": "ascii", "gbk": "gbk"}
+PLAIN_BOUNDS, OTHER_BOUNDS = ("m", "é", "中"), ("m ", "m\t", "\n")
+IN_ORDER = ("", " ", "l", "m", "m ", "m  ", "m\t", "m\n", "m \tx", "M", "n", "\n", "\t", "é", "É", "ÿ", "€", "Œ", "啊", "中", "文")
+
+
+def known_to(collation: str, texts: Iterable[str]) -> list[str]:
+    codec = CODECS[collation.partition("_")[0]]
+    return [text for text in texts if text.encode(codec, "ignore").decode(codec) == text]
+
+
+def tidbs_key(collation: str, text: str, *, by_bytes: bool) -> bytes:
+    """pkg/util/collate: bin.go, gbk_bin.go."""
+    if by_bytes or collation == "utf8mb4_0900_bin":
+        return text.encode()
+    return text.rstrip(" ").encode("gbk" if collation == "gbk_bin" else "utf-8")
+
+
+@pytest.mark.parametrize("by_bytes", [False, True])
+@pytest.mark.parametrize("source", ORDERS)
+def test_texts_of_a_partition_are_alike_exactly_where_the_target_has_the_same_ones_in_it(
+    session: MysqlSession, source: str, *, by_bytes: bool
+) -> None:
+    """In RANGE those before a bound, in LIST those that are equal to a value; with TiDB's rule as the judge, and a MariaDB."""
+    here = ColumnDefinition("a", "varchar(9)", charset=source.partition("_")[0], collation=source)
+    servers = Servers(by_bytes, by_bytes_there=False, tidb_there=False)
+    passed: dict[str, set[str]] = {sign: set() for sign in "<="}
+    for target in ORDERS_AT_TARGET:
+        charset = target.partition("_")[0]
+        there = ServerColumn("a", "varchar", target, generated=False, charset=charset)
+        texts = known_to(source, known_to(target, IN_ORDER))
+        for sign in "<=":
+            kept, differ = True, False
+            for bound in known_to(source, known_to(target, (*PLAIN_BOUNDS, *OTHER_BOUNDS))):
+                one = f"CONVERT(%s USING {charset})"
+                terms = ", ".join([f"{one} {sign} {one} COLLATE {target}"] * len(texts))
+                (row,) = session.rows(f"SELECT {terms}", [part for text in texts for part in (text, bound)])
+                keys = [tidbs_key(source, text, by_bytes=by_bytes) for text in texts]
+                limit = tidbs_key(source, bound, by_bytes=by_bytes)
+                same = list(map(bool, row)) == [key < limit if sign == "<" else key == limit for key in keys]
+                said = alike(here, there, servers, [bound] if sign == "<" else None)
+                assert same or not said, (target, sign, bound)
+                if bound in PLAIN_BOUNDS:
+                    kept, differ = kept and said, differ or not same
+                elif sign == "=":
+                    differ = differ or not same
+            holds_all = len(texts) == len(known_to(source, IN_ORDER))
+            assert kept or differ or not holds_all or source == "ascii_bin", f"{target} is refused by {sign} for no difference"
+            if kept:
+                passed[sign].add(target)
+    exact = "gbk_nopad_bin" if source == "gbk_bin" and not by_bytes else "utf8mb4_nopad_bin"
+    assert exact in passed["<"]
+    assert "utf8mb4_bin" not in passed["<"]
+    assert ("latin1_bin" in passed["="]) == (not by_bytes and source != "utf8mb4_0900_bin")
+    assert ("latin1_nopad_bin" in passed["="]) == (by_bytes or source == "utf8mb4_0900_bin")
+    assert not {"latin1_bin", "latin1_nopad_bin"} & passed["<"]
+
+
+@pytest.mark.parametrize("by_bytes_there", [False, True])
+def test_a_number_is_not_ordered_as_its_text_is(*, by_bytes_there: bool) -> None:
+    """9 is before 10, and '9' is behind '10'."""
+    there = ServerColumn("a", "varchar", "utf8mb4_nopad_bin", generated=False, charset="utf8mb4")
+    servers = Servers(by_bytes=False, by_bytes_there=by_bytes_there, tidb_there=by_bytes_there)
+    assert not alike(ColumnDefinition("a", "int(11)"), there, servers, ["10"])
+    assert alike(ColumnDefinition("a", "date"), ServerColumn("a", "date", None, generated=False), servers, ["2020-01-01"])
 
 
 # ---- unique keys ------------------------------------------------------------------------------------------------------

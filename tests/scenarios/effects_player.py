@@ -43,7 +43,7 @@ from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.kit.table_ddl import checked_effects
 from spark_merge.sinks.mysql.ddl_dialect import rendered
-from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
+from spark_merge.sinks.mysql.ddl_values import AtTarget, rewrites, tables_of
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.sqlite import tables as sqlite
 from tests.support.kv_encoder import NOT_NULL, info
@@ -240,7 +240,7 @@ def _mysql(head: Head) -> None:
         if record.schema != MARK_TABLE.schema:
             statement = of_the_log(parsed(record.query, record.schema), record, head)
             tables = tables_of(statement, head)
-            rewrites(statement, record, *tables, Flavour.MYSQL, AsInTheLog(tables[0]), moment=0)
+            rewrites(statement, record, *tables, AtTarget(Flavour.MYSQL, AsInTheLog(tables[0])))
             rendered(statement, Flavour.MYSQL)
 
 

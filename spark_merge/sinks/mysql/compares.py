@@ -8,14 +8,22 @@ rows are deleted by it. What a key's columns hold is `holds.lost`'s.
     …_bin           without spaces at the end: as exact as each collation that pads, and for a CHAR, which keeps no such spaces
     all others      as exact as the collation of that name
 
-In the rows of a partition (ddl_partitions.py) a column must compare exactly as at the source, neither more nor less: `alike`.
+In the rows of a partition (ddl_partitions.py) a text must be equal, and in RANGE be before a bound, exactly where it is so at the source,
+neither more nor less: `alike`. TiDB orders texts otherwise than other servers do:
+
+    order    by the code points of what is _bin (gbk and gb18030 excepted); other servers by the bytes of the character set
+    the end  spaces there are cut; other servers compare a shorter text as if spaces followed, so "a\\t" is before "a"
+
+A collation that keeps spaces at the end has TiDB's order before a bound that has none there, and no character below a space.
+
+Sources: pingcap/tidb pkg/util/collate/bin.go, gbk_bin.go; MariaDB strings/ctype-mb.c, ctype-uca1400data.h.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
 from sidecar.shared.model.nouns import ColumnDefinition, TableDefinition, TableSchema, lowered
 from sidecar.shared.rowcodec.type_cast import KINDS, ColumnType
@@ -29,6 +37,10 @@ _BY_BYTES = frozenset({"", "binary", "utf8mb4_0900_bin"})
 _MAY = "it may take two of its texts for equal"
 _EXPANDS = re.compile(r"_(unicode|0900|uca1400).*_ci$")
 _UTF8 = re.compile(r"^utf8(mb3|mb4)?_")
+_BY_CODE_POINTS = frozenset({"bin", "0900_bin", "ascii_bin"})
+"""Of Unicode's character sets without their names."""
+_NOT_PLAIN = re.compile(r" $|[\x00-\x1f]")
+"""Of a bound: a space at its end, or a character below a space."""
 _LABELS = frozenset({"enum", "set"})
 _NUMBERS = frozenset({"int", "uint", "decimal", "bit", "float", "double"})
 
@@ -53,16 +65,47 @@ def coarser(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> N
     return Narrowing(("ß", "ss")) if source.endswith("_general_ci") and _EXPANDS.search(target) else Narrowing(why=_MAY)
 
 
-def alike(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool, by_bytes_there: bool) -> bool:
-    """Whether two texts are equal at the target, and one is before the other, just where that is so at the source. `by_bytes_there`: the
-    target compares bytes alone, too."""
-    return _order(here.collation, by_bytes) == _order(there.collation or "", by_bytes_there)
+class Comparison(NamedTuple):
+    """How a server compares texts: by the letters that are `equal` in its collation, in that `order`, and by the spaces at the `end`.
+    Empty: a letter is equal to itself alone; in the order of code points."""
+
+    equal: str = ""
+    order: str = ""
+    end: Literal["kept", "cut", "padded"] = "kept"
 
 
-def _order(collation: str, by_bytes: bool) -> str:
-    """Empty: that of the bytes of UTF-8."""
-    plain = _UTF8.sub("", collation)
-    return "" if by_bytes or collation in _BY_BYTES or plain == "nopad_bin" else plain
+def comparison(collation: str, *, by_bytes: bool, at_tidb: bool) -> Comparison:
+    """`by_bytes`: the server compares bytes alone, those of UTF-8."""
+    name = _UTF8.sub("", collation).replace("nopad_", "")
+    if by_bytes or name in ("", "binary"):
+        return Comparison()
+    by_code_points = name in _BY_CODE_POINTS or (at_tidb and name == "latin1_bin")
+    # MariaDB's of UCA 14.0 stands for that of 9.0, which had not all its letters: these are in other places
+    equal = "" if name.endswith("bin") else name.replace("uca1400_", "0900_")
+    return Comparison(equal, "" if by_code_points else name, "kept" if not _pads(collation) else "cut" if at_tidb else "padded")
+
+
+class Servers(NamedTuple):
+    """Whether the source's compares bytes alone, whether the target's does, and whether that is a TiDB."""
+
+    by_bytes: bool
+    by_bytes_there: bool
+    tidb_there: bool
+
+
+def alike(here: ColumnDefinition, there: ServerColumn, servers: Servers, bounds: Collection[str] | None) -> bool:
+    """Whether two values are equal at the target just where they are at the source; and each is before each of these texts just where that
+    is so at the source. None: nothing is ordered."""
+    if bool(here.charset) != ((there.charset or "binary") != "binary"):
+        return False
+    mine = comparison(here.collation, by_bytes=servers.by_bytes, at_tidb=True)
+    others = comparison(there.collation or "", by_bytes=servers.by_bytes_there, at_tidb=servers.tidb_there)
+    if mine.equal != others.equal:
+        return False
+    if bounds is None:
+        return (mine.end == "kept") == (others.end == "kept")
+    plain = mine.end == "cut" and others.end == "kept" and not any(map(_NOT_PLAIN.search, bounds))
+    return mine.order == others.order and (mine.end == others.end or plain)
 
 
 def _pads(collation: str) -> bool:

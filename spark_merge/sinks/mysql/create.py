@@ -33,7 +33,7 @@ from sidecar.shared.sql.text import Shows, quoted, quoted_text, shown
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint
-from spark_merge.sinks.mysql.by_bytes import table_by_bytes
+from spark_merge.sinks.mysql.by_bytes import made_table
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
 from spark_merge.sinks.mysql.formulas import plain_columns
@@ -84,9 +84,8 @@ def _make(session: PictureSession, schema: TableSchema, routes: Routes, server: 
     made, definition = None, _without_formulas(schema.definition, dialect)
     shows = Shows.TIDB if dialect is Flavour.TIDB else Shows.MYSQL
     known = [_with_labels(schema, definition, lambda labels: shown(labels, shows))]
-    if not definition.new_collation and not server.by_bytes:
-        definition = table_by_bytes(definition, dialect)
-        known.append(_with_labels(schema, definition, lambda labels: shown(labels, shows)))
+    definition = made_table(definition, dialect, by_bytes=not definition.new_collation and not server.by_bytes)
+    known.append(_with_labels(schema, definition, lambda labels: shown(labels, shows)))
     if not there:
         made = _carry_out(session, schema.name, _with_labels(schema, definition, in_sql), routes, dialect)
         there = _columns(session, target)

@@ -89,13 +89,17 @@ def _mariadb_charset(text: str) -> str | None:
 
 
 def _mariadb_collation(text: str) -> str | None:
-    """MySQL's of UCA 9.0 are MariaDB's of UCA 14.0, also without padding: a few rare letters are equal in the one alone."""
-    if text.startswith("gb18030"):
-        return None
-    return _collation({"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}.get(text, text))
+    return None if text.startswith("gb18030") else _collation(collation_at(text, Flavour.MARIADB))
 
 
 _MARIADB, _MYSQL, _TIDB = Flavour.MARIADB, Flavour.MYSQL, Flavour.TIDB
+_MARIADBS = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
+"""MySQL's of UCA 9.0 are MariaDB's of UCA 14.0, also without padding: a few rare letters are equal in the one alone."""
+
+
+def collation_at(collation: str, dialect: Flavour) -> str:
+    """In its own words."""
+    return _MARIADBS.get(collation, collation) if dialect is _MARIADB else collation
 
 
 _EVERYWHERE: dict[FeatureKind, Decision] = {

@@ -5,7 +5,7 @@
     LIST          the same values; of a partition with DEFAULT also those of all others
     HASH          of an integer column, the same place in as many partitions. Of an expression only at TiDB
     KEY           at TiDB alone: it hashes by CRC-32 and the others by functions of their own. TiDB ignores LINEAR, they do not
-    COLUMNS       texts among them compare as at the source (compares.py)
+    COLUMNS       texts are equal as at the source, and in RANGE before the same bounds (compares.py)
 
 Versions up to 0.4 made bounds of UNIX_TIMESTAMP in UTC, whatever their author's time zone, and a table may be made by hand. So the target's
 own clause is read, at TiDB too. What cannot be read is not the same.
@@ -17,17 +17,20 @@ Sources: pingcap/tidb pkg/table/tables/partition.go (locateHashPartition, locate
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import NamedTuple
 
 from sidecar.shared.model.nouns import Column, TableDefinition, TableSchema, lowered
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.partition.clause import Clause, Literal, NotRead, PartitionExpression, Rows, read_clause
 from sidecar.shared.partition.ids import of_literal
 from sidecar.shared.partition.value import NotDecided
-from spark_merge.sinks.mysql.compares import alike
-from spark_merge.sinks.mysql.server_table import TableThere
+from spark_merge.sinks.mysql.by_bytes import made_table
+from spark_merge.sinks.mysql.compares import Servers, alike
+from spark_merge.sinks.mysql.ddl_dialect import collation_at
+from spark_merge.sinks.mysql.server_table import ServerColumn, TableThere
 
 _SAME_CALL = {"DAY": "DAYOFMONTH", "CEIL": "CEILING"}
 _BY_DEFAULT = {("YEARWEEK", 1): (PartitionExpression(literal=0),)}
@@ -40,28 +43,38 @@ _SHOWN_MAX = 200
 """Characters of a list of values."""
 
 
-def other_rows(leaving: Iterable[str] | None, before: TableSchema, there: TableThere, flavour: Flavour) -> str:
-    """Why these partitions, None for any, may have other rows at the target, which `there` is; empty: they have the same."""
+class OtherRows(NamedTuple):
+    """`remedy`: what an operator does at the target so that they are the same; empty: nothing does."""
+
+    why: str
+    remedy: str
+
+
+def other_rows(leaving: Iterable[str] | None, before: TableSchema, there: TableThere, flavour: Flavour) -> OtherRows | None:
+    """Why these partitions, None for any, may have other rows at the target, which `there` is; None: they have the same."""
+    partitions = f"give {there.name} there the source's partitions (ALTER TABLE … PARTITION BY, or REORGANIZE PARTITION)"
     definition = before.definition
     if definition is None or not definition.partitioning:
-        return "the log does not have the table's partitions"
+        return OtherRows("the log does not have the table's partitions", "")
     if not there.partitioning:
-        return "the table is not there, or has no partitions there"
+        return OtherRows("the table is not there, or has no partitions there", partitions)
     if there.partitioning.startswith("PARTITION BY LINEAR"):
-        return "it has LINEAR partitions there, and TiDB ignores LINEAR"
+        return OtherRows("it has LINEAR partitions there, and TiDB ignores LINEAR", partitions)
     try:
         here = read_clause(definition.partitioning)
         if flavour is not Flavour.TIDB and (why := _of_tidb_alone(here, before, flavour)):
-            return why
+            return OtherRows(why, "")
         target = read_clause(there.partitioning)
         if _goes_by(here) != _goes_by(target):
-            return f"it is partitioned by {_shown(target)} there, and by {_shown(here)} at the source"
+            return OtherRows(f"it is partitioned by {_shown(target)} there, and by {_shown(here)} at the source", partitions)
+        if (other := _other_texts(here, definition, there, flavour)) is not None:
+            return other
         names = here.names if leaving is None else tuple(map(lowered, leaving))
-        differences = (_other_values(name, here, target, before) for name in names)
-        return _other_texts(here, definition, there) or next(filter(None, differences), "")
+        why = next(filter(None, (_other_values(name, here, target, before) for name in names)), "")
+        return OtherRows(why, partitions) if why else None
     except (NotRead, NotDecided) as error:
         same = flavour is Flavour.TIDB and definition.partitioning == there.partitioning
-        return "" if same else f"its partitions cannot be compared there and at the source: {error}"
+        return None if same else OtherRows(f"its partitions cannot be compared there and at the source: {error}", "")
 
 
 # ---- what they go by ---------------------------------------------------------------------------------------------------
@@ -86,14 +99,41 @@ def _folded(one: PartitionExpression) -> PartitionExpression:
     return replace(one, call=_SAME_CALL.get(one.call, one.call), name=lowered(one.name), arguments=arguments)
 
 
-def _other_texts(here: Clause, definition: TableDefinition, there: TableThere) -> str:
-    made = {lowered(one.name): one for one in definition.columns}
-    for name in map(lowered, here.columns):
-        column, by_bytes_there = there.column(name), there.table is not None and there.table.by_bytes
-        if column is None or not alike(made[name], column, by_bytes=not definition.new_collation, by_bytes_there=by_bytes_there):
-            by = made[name].collation if definition.new_collation else "its bytes (the cluster has no new collations)"
-            return f"its column {name} is compared by {column and column.collation} there, and by {by} at the source"
-    return ""
+def _other_texts(here: Clause, definition: TableDefinition, there: TableThere, flavour: Flavour) -> OtherRows | None:
+    servers = Servers(not definition.new_collation, there.table is not None and there.table.by_bytes, flavour is Flavour.TIDB)
+    defined = {lowered(one.name): one for one in definition.columns}
+    by_bytes = servers.by_bytes and not servers.by_bytes_there
+    made = {lowered(one.name): one for one in made_table(definition, flavour, by_bytes=by_bytes).columns}
+    for place, name in enumerate(map(lowered, here.columns)):
+        source, column, bounds = defined[name], there.column(name), _bounds(here, place)
+        if column is not None and alike(source, column, servers, bounds):
+            continue
+        verb = "compared" if bounds is None else "ordered"
+        by = (
+            "its bytes (the cluster has no new collations)"
+            if source.charset and servers.by_bytes
+            else _kind(source.collation, source.type_text)
+        )
+        why = f"its column {name} is {verb} by {column and _kind(column.collation, column.type_text)} there, and by {by} at the source"
+        one = made[name]
+        wanted = ServerColumn(one.name, "", collation_at(one.collation, flavour), False, one.charset, one.type_text, one.nullable)
+        if not alike(source, wanted, servers, bounds):
+            return OtherRows(f"{why}, as no column of {flavour.value} is with these bounds", "")
+        collation = f" COLLATE {wanted.collation}" if wanted.collation else ""
+        return OtherRows(why, f"MODIFY column {name} of {there.name} there to {wanted.spelled()}{collation}")
+    return None
+
+
+def _bounds(clause: Clause, place: int) -> Collection[str] | None:
+    """Of a column in RANGE, as texts."""
+    if clause.kind != "RANGE":
+        return None
+    literals = [row[place] for rows in clause.values for row in rows]
+    return [bytes.fromhex(one.text).decode("latin-1") if one.kind == "hex" else one.text for one in literals if one.kind != "MAXVALUE"]
+
+
+def _kind(collation: str | None, type_text: str) -> str:
+    return collation or type_text
 
 
 # ---- values ------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from spark_merge.ddl.names import places, table_of
 from spark_merge.ddl.partition_syntax import bounds_of
 from spark_merge.ddl.statement import BoundPiece, DefaultPiece, Feature, Partitions, Statement
 from spark_merge.port.contract import Head, has_rows
-from spark_merge.sinks.mysql.by_bytes import MadeText, texts_by_bytes
+from spark_merge.sinks.mysql.by_bytes import MadeText, made_texts
 from spark_merge.sinks.mysql.ddl_dialect import Replacements
 from spark_merge.sinks.mysql.ddl_partitions import other_rows
 from spark_merge.sinks.mysql.formulas import plain_columns
@@ -49,39 +49,32 @@ _TIDB, _MARIADB, _MYSQL = Flavour.TIDB, Flavour.MARIADB, Flavour.MYSQL
 
 
 class AtTarget(NamedTuple):
-    """`by_bytes`: texts are compared by their bytes there. `reread`: a dump brings the values of the rows. `sink`: the sink's name."""
+    """`there`: the table that the statement changes. `moment`: what the session has as its time. `by_bytes`: texts are compared by their
+    bytes there. `reread`: a dump brings the values of the rows. `sink`: the sink's name."""
 
+    flavour: Flavour
+    there: TableThere
+    moment: float = 0
     by_bytes: bool = False
     reread: bool = False
     sink: str = ""
 
 
-UNNAMED = AtTarget()
-
-
 def rewrites(
-    statement: Statement,
-    record: DdlRecord,
-    before: TableSchema | None,
-    after: TableSchema | None,
-    flavour: Flavour,
-    there: TableThere,
-    *,
-    moment: float,
-    place: AtTarget = UNNAMED,
+    statement: Statement, record: DdlRecord, before: TableSchema | None, after: TableSchema | None, place: AtTarget
 ) -> Replacements:
-    """`statement` and schemas are of the log. `before`, `after`: the table's that it changes, None where there is none. `moment`: what the
-    session has as its time. Raises UnsupportedDdl, pymysql's errors."""
-    judge = _Judge(statement, record, flavour, there, moment, place)
+    """`statement` and schemas are of the log. `before`, `after`: the table's that it changes, None where there is none. Raises
+    UnsupportedDdl, pymysql's errors."""
+    judge = _Judge(statement, record, place)
     if before is not None and has_rows(before) and statement.partitions is Partitions.ROWS_LEAVE:
         judge.check_partitions(before)
     definition = after.definition if after else None
     by_bytes = definition is not None and not definition.new_collation and not place.by_bytes
-    texts = texts_by_bytes(definition, flavour) if definition is not None and by_bytes else {}
+    texts = made_texts(definition, place.flavour, by_bytes=by_bytes) if definition is not None else {}
     defaults = {}
     if before is not None and after is not None and has_rows(before) and statement.changes:
         defaults = dict(judge.columns(before, after, texts))
-    plain = () if definition is None else plain_columns(definition, flavour)
+    plain = () if definition is None else plain_columns(definition, place.flavour)
     return Replacements(defaults, dict(judge.bounds(definition)), plain, by_bytes, texts)
 
 
@@ -103,17 +96,14 @@ def _dumpstart(sink: str, table: TableName, *words: str) -> str:
 
 
 class _Judge:
-    def __init__(
-        self, statement: Statement, record: DdlRecord, flavour: Flavour, there: TableThere, moment: float, place: AtTarget
-    ) -> None:
-        self._statement, self._record, self._flavour, self._moment = statement, record, flavour, moment
-        self._there, self._place = there, place
+    def __init__(self, statement: Statement, record: DdlRecord, place: AtTarget) -> None:
+        self._statement, self._record, self._place = statement, record, place
 
     def refused(self, why: str, table: TableName, *, by_hand: bool = True, or_else: str = "") -> UnsupportedDdl:
         ts, sink = self._record.commit_ts, self._place.sink
         alone = f"carry it out at the target by hand, and add ddl-done={ts} to the sink's URI; then `{_dumpstart(sink, table, '--exact')}`"
         return UnsupportedDdl(
-            f"the DDL {self._record.query!r} at commit_ts {ts} is not carried out at {self._flavour.value}: {why}",
+            f"the DDL {self._record.query!r} at commit_ts {ts} is not carried out at {self._place.flavour.value}: {why}",
             hint=f"{or_else}{alone}" if by_hand else f"{carrying_out(sink, table, ts)}; or {alone}",
         )
 
@@ -135,7 +125,7 @@ class _Judge:
                 text = self._default(effect, new.get(name), given.get(lowered(name)), after)
                 if text is not None:
                     yield lowered(name), text
-            elif why := differs(effect, self._flavour, self._there) or self._unstopped(effect, after, new.get(name), texts):
+            elif why := differs(effect, self._place.flavour, self._place.there) or self._unstopped(effect, after, new.get(name), texts):
                 was, now = (_type_text(one, made) for one, made in ((effect.before, old), (effect.column, new)))
                 self._check_values(f"column {name} of {after.name} was {was} and is {now}, and {why}", after, effect.column)
 
@@ -162,26 +152,25 @@ class _Judge:
         if effect.existing is None or (of_now and self._is_moment(effect)):
             return None
         if given is not None and given.value:
-            return _in_sql(column, effect.existing, effect.types[1], self._flavour)
-        return "'null'" if column.kind == "json" and self._flavour is _MARIADB and not column.nullable else None
+            return _in_sql(column, effect.existing, effect.types[1], self._place.flavour)
+        return "'null'" if column.kind == "json" and self._place.flavour is _MARIADB and not column.nullable else None
 
     def _is_moment(self, effect: ColumnEffect) -> bool:
         """Whether the session's time is the value. A session has one, and a statement may have several columns and their author a zone."""
-        scale, seconds = effect.column.scale, datetime.fromtimestamp(self._moment, UTC)
+        scale, seconds = effect.column.scale, datetime.fromtimestamp(self._place.moment, UTC)
         text = seconds.strftime("%Y-%m-%d %H:%M:%S") + (f".{seconds:%f}"[: scale + 1] if scale else "")
         return effect.existing == text
 
     # ---- partitions ----------------------------------------------------------------------------------------------------
 
     def check_partitions(self, before: TableSchema) -> None:
-        if self._statement.leaving != () and (why := other_rows(self._statement.leaving, before, self._there, self._flavour)):
-            name = self._there.name
-            raise self.refused(
-                f"rows of {before.name} may be in other partitions there: {why}",
-                before.name,
-                or_else=f"give {name} there the source's partitions (ALTER TABLE … PARTITION BY, or REORGANIZE PARTITION), so that the sink"
-                " continues; or ",
-            )
+        if (
+            self._statement.leaving == ()
+            or (other := other_rows(self._statement.leaving, before, self._place.there, self._place.flavour)) is None
+        ):
+            return
+        or_else = f"{other.remedy}, so that the sink continues; or " if other.remedy else ""
+        raise self.refused(f"rows of {before.name} may be in other partitions there: {other.why}", before.name, or_else=or_else)
 
     def bounds(self, definition: TableDefinition | None) -> Iterator[tuple[str, str]]:
         """Where the text has a function, the definition has what it was when the table was made."""

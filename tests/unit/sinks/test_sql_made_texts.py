@@ -22,6 +22,7 @@ from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.by_bytes import charset_by_bytes
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl_dialect import TableCharset, rendered
+from spark_merge.sinks.mysql.ddl_partitions import other_rows
 from spark_merge.sinks.mysql.ddl_values import AtTarget, rewrites
 from spark_merge.sinks.mysql.server_table import read_table
 from spark_merge.sinks.mysql.tables import target_table
@@ -74,6 +75,7 @@ class Target:
         if sql == f"SELECT {PADS}":
             return ((int(not self._server.by_bytes),),)
         if sql.startswith("CREATE TABLE"):
+            sql = sql.partition(" PARTITION BY ")[0]
             inside, _, options = sql.rpartition(")")
             made = _CHARSET.search(options)
             assert made, "the table has what later columns have"
@@ -107,6 +109,7 @@ class Target:
 class Case(NamedTuple):
     column: SqlColumn
     new_collation: bool
+    partitioning: str = ""
 
     def schema(self, *, with_text: bool = True) -> TableSchema:
         one = self.column
@@ -117,6 +120,7 @@ class Case(NamedTuple):
             (IndexDefinition("PRIMARY", (IndexPart("id"),), unique=True, primary=True), *([unique] if with_text else [])),
             charset=one.charset,
             collation=one.collation,
+            partitioning=self.partitioning,
             new_collation=self.new_collation,
         )
         columns = (Column("id", "int", nullable=False), *([one.column(nullable=False)] if with_text else []))
@@ -141,8 +145,7 @@ def carried_out(target: Target, server: Server, query: str, before: TableSchema 
     statement, definition = parsed(query, NAME.schema), after.definition
     assert definition is not None
     record = DdlRecord(1, NAME.schema, NAME.table, query)  # type: ignore[arg-type]
-    there = AsInTheLog(before)
-    made = rewrites(statement, record, before, after, server.flavour, there, moment=0, place=AtTarget(by_bytes=server.by_bytes))
+    made = rewrites(statement, record, before, after, AtTarget(server.flavour, AsInTheLog(before), by_bytes=server.by_bytes))
     target.rows(rendered(statement, server.flavour, TableCharset(definition.charset, definition.collation), made))
 
 
@@ -196,6 +199,43 @@ def test_what_we_make_passes_our_own_check(name: str, way: str) -> None:
     assert not problems, f"{len(problems)}, such as {next(iter(problems.items()))}"
 
 
+PARTITIONS = {
+    "RANGE": "PARTITION BY RANGE COLUMNS (`v`) (PARTITION `p0` VALUES LESS THAN ('m'), PARTITION `p1` VALUES LESS THAN (MAXVALUE))",
+    "LIST": "PARTITION BY LIST COLUMNS (`v`) (PARTITION `p0` VALUES IN ('m', 'n'))",
+}
+_ALL = {f"{charset}_{end}" for charset, ends in COLLATIONS.items() for end in ends}
+_BY_CODE_POINTS = {"utf8mb4_bin", "utf8mb4_0900_bin", "utf8_bin", "latin1_bin", "ascii_bin"}
+OTHERS = {
+    "MariaDB RANGE": {"utf8mb4_0900_ai_ci"},
+    "MySQL RANGE": _ALL - _BY_CODE_POINTS - {"utf8mb4_0900_ai_ci"},
+    "TiDB without new collations RANGE": _ALL - _BY_CODE_POINTS,
+    "TiDB without new collations LIST": _ALL - {"utf8mb4_0900_bin"},
+}
+"""The source's collations by which the target compares, or orders, no column."""
+
+
+@pytest.mark.parametrize("kind", PARTITIONS)
+@pytest.mark.parametrize("way", ["created", "by_words_of_the_column", "modified"])
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_partitions_that_we_make_pass_our_own_check(name: str, way: str, kind: str) -> None:
+    server, refused, passed = SERVERS[name], set(), set()
+    for case in cases():
+        if case.column.type_text not in SHORT or (name, case.column.charset) == ("MariaDB", "gb18030"):
+            continue
+        case, target = case._replace(partitioning=PARTITIONS[kind]), Target(server)
+        WAYS[way](target, server, case)
+        there = AsInTheLog(case.schema())
+        there.table = read_table(target, NAME)
+        problem = target_table(case.schema(), NAME, there.table, server.flavour).problem
+        assert not problem, (case, problem)
+        other = other_rows(["p0"], case.schema(), there, server.flavour)
+        collation = case.column.collation if case.new_collation else "bytes"
+        (refused if other else passed).add(collation)
+        assert other is None or not other.remedy, "what helps is what we make"
+    assert refused == OTHERS.get(f"{name} {kind}", set())
+    assert not refused & passed
+
+
 @pytest.mark.parametrize("flavour", Flavour)
 @pytest.mark.parametrize("charset", [*COLLATIONS, "binary"])
 def test_what_a_column_is_made_with_is_made_of_it_again(charset: str, flavour: Flavour) -> None:
@@ -225,12 +265,12 @@ def test_a_text_is_made_wider_where_its_character_set_becomes_wider(source: str,
         assert table.columns[1].type_text == made, name
 
 
-def judged(before: str, after: str, server: str, place: AtTarget) -> None:
+def judged(before: str, after: str, server: str, *, reread: bool = False) -> None:
     """MODIFY of the text column by a cluster that compares bytes."""
     was, now = (Case(SqlColumn(one, "latin1", "latin1_bin"), new_collation=False).schema() for one in (before, after))
     query = f"ALTER TABLE t MODIFY v {after} CHARACTER SET latin1 COLLATE latin1_bin NOT NULL"
     record = DdlRecord(1, NAME.schema, NAME.table, query)  # type: ignore[arg-type]
-    rewrites(parsed(query, NAME.schema), record, was, now, SERVERS[server].flavour, AsInTheLog(was), moment=0, place=place)
+    rewrites(parsed(query, NAME.schema), record, was, now, AtTarget(SERVERS[server].flavour, AsInTheLog(was), reread=reread))
 
 
 @pytest.mark.parametrize("server", ["MySQL", "MariaDB"])
@@ -238,9 +278,9 @@ def test_a_type_that_is_made_wider_stops_where_it_would_take_what_tidb_cut(serve
     """At MySQL TINYTEXT becomes TEXT for its bytes; MariaDB keeps the character set, and a strict session stops at a longer value."""
     stops = pytest.raises(UnsupportedDdl, match="its type at the target is text, which holds what TiDB cut")
     with stops if server == "MySQL" else nullcontext():
-        judged("text", "tinytext", server, AtTarget())
-    judged("text", "tinytext", server, AtTarget(reread=True))
-    judged("tinytext", "text", server, AtTarget())
+        judged("text", "tinytext", server)
+    judged("text", "tinytext", server, reread=True)
+    judged("tinytext", "text", server)
 
 
 @pytest.mark.parametrize(("before", "after", "stops"), [("varchar(20)", "varchar(10)", True), ("varchar(10)", "varchar(20)", False)])
@@ -251,6 +291,4 @@ def test_no_dump_gives_leave_to_clip_a_key(before: str, after: str, stops: bool)
     for reread in (False, True):
         refused = pytest.raises(UnsupportedDdl, match="it is of the key") if stops and reread else nullcontext()
         with refused:
-            rewrites(
-                parsed(query, NAME.schema), record, was, now, Flavour.MARIADB, AsInTheLog(was), moment=0, place=AtTarget(reread=reread)
-            )
+            rewrites(parsed(query, NAME.schema), record, was, now, AtTarget(Flavour.MARIADB, AsInTheLog(was), reread=reread))
