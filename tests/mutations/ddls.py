@@ -8,6 +8,8 @@ LEXER = "sidecar/shared/sql/lexer.py"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 VALUES = "tests/integration/test_sql_ddl_values.py"
+COMPARES = "tests/integration/test_sql_compares.py"
+SQL_DDL = "tests/integration/test_sql_ddl.py"
 PARTITIONS = "spark_merge/sinks/mysql/ddl_partitions.py"
 REREAD = "tests/integration/test_sql_reread.py"
 
@@ -148,7 +150,7 @@ DDLS = [
     Mutation(
         "a new column's default is read in the sink's zone",
         "spark_merge/sinks/mysql/ddl_values.py::_Judge._default",
-        "return _in_sql(column, effect.existing, effect.types[1], self._flavour)",
+        "return _in_sql(column, effect.existing, effect.types[1], self._place.flavour)",
         "return None",
         f"{VALUES}::test_what_rows_have_in_a_new_column_is_what_the_log_says",
     ),
@@ -175,10 +177,74 @@ DDLS = [
     ),
     Mutation(
         "a partition of texts has those that a collation takes for equal",
-        "spark_merge/sinks/mysql/compares.py::_order",
+        "spark_merge/sinks/mysql/compares.py::comparison",
         "by_bytes or ",
         "",
         f"{VALUES}::test_rows_leave_with_a_partition_of_texts_only_where_these_compare_as_at_the_source",
+    ),
+    Mutation(
+        "a partition of latin1 has the rows that its bytes are before, in TiDB those of its code points",
+        "spark_merge/sinks/mysql/compares.py::comparison",
+        '(at_tidb and name == "latin1_bin")',
+        'name == "latin1_bin"',
+        f"{COMPARES}::test_texts_of_a_partition_are_alike_exactly_where_the_target_has_the_same_ones_in_it[latin1_bin-False]",
+    ),
+    Mutation(
+        "a tab at the end of a text is before the bound there, and behind it in TiDB",
+        "spark_merge/sinks/mysql/compares.py::comparison",
+        '"cut" if at_tidb else "padded"',
+        '"cut"',
+        f"{COMPARES}::test_texts_of_a_partition_are_alike_exactly_where_the_target_has_the_same_ones_in_it[utf8mb4_bin-False]",
+    ),
+    Mutation(
+        "a bound with a space at its end counts as one without",
+        "spark_merge/sinks/mysql/compares.py::_NOT_PLAIN",
+        " $|",
+        "",
+        f"{COMPARES}::test_texts_of_a_partition_are_alike_exactly_where_the_target_has_the_same_ones_in_it[utf8mb4_bin-False]",
+    ),
+    Mutation(
+        "the sink makes a column of RANGE COLUMNS that its own check refuses",
+        "spark_merge/sinks/mysql/by_bytes.py::_ranged",
+        'clause.kind == "RANGE"',
+        "False",
+        f"{VALUES}::test_a_partition_that_leaves_has_the_rows_that_it_has_in_tidb",
+    ),
+    Mutation(
+        "a DDL that the target rejected counts as done when somebody changes the table",
+        "spark_merge/sinks/mysql/ddl.py::DdlRunner._at",
+        "self._position.note_done(noted.taken_back())",
+        "pass",
+        f"{SQL_DDL}::test_what_somebody_changes_after_a_rejection_is_no_trace_of_the_ddl[alter table a add unique u (v)-]",
+    ),
+    Mutation(
+        "a DDL whose answer is lost counts as rejected",
+        "spark_merge/sinks/mysql/ddl.py::DdlRunner._at",
+        "not is_clients(error) and ",
+        "",
+        f"{SQL_DDL}::test_a_statement_whose_answer_is_lost_is_under_way[False]",
+    ),
+    Mutation(
+        "what is taken back takes the DDLs before it along",
+        "spark_merge/sinks/mysql/ddl.py::Intent.taken_back",
+        "self.number - 1",
+        "-1",
+        f"{SQL_DDL}::test_what_a_segment_has_before_a_rejected_ddl_is_not_done_again",
+    ),
+    Mutation(
+        "the target computes a product whose digits each server cuts otherwise",
+        "spark_merge/sinks/mysql/formulas.py::_Formula.is_same",
+        "plain and self._made() is not None",
+        "plain",
+        f"{VALUES}::test_a_stored_formula_stays_where_each_server_has_the_same_result[decimal(65,30)-`w` * `w`-False-False]",
+    ),
+    Mutation(
+        "a signed part of a formula is never below zero beside an unsigned column",
+        "spark_merge/sinks/mysql/formulas.py::_combined",
+        "one.unsigned or other.unsigned",
+        "True",
+        f"{VALUES}::test_a_stored_formula_stays_where_each_server_has_the_same_result"
+        "[decimal(20,2) unsigned-`d` * 0 + `i` * 3 + `u`-True-False]",
     ),
     Mutation(
         "the target puts the zeros of ZEROFILL into texts",
@@ -204,7 +270,7 @@ DDLS = [
     Mutation(
         "a formula whose result is below zero in some session blocks the sink",
         "spark_merge/sinks/mysql/formulas.py::_Formula._fits_number",
-        'unsigned and "-" in self._signs()',
+        '"-" in self._signs()',
         "False",
         f"{VALUES}::test_what_a_formula_of_a_lax_session_made_is_written",
     ),

@@ -218,7 +218,9 @@ OTHERS = {
 @pytest.mark.parametrize("way", ["created", "by_words_of_the_column", "modified"])
 @pytest.mark.parametrize("name", SERVERS)
 def test_the_partitions_that_we_make_pass_our_own_check(name: str, way: str, kind: str) -> None:
-    server, refused, passed = SERVERS[name], set(), set()
+    server = SERVERS[name]
+    refused: set[str] = set()
+    passed: set[str] = set()
     for case in cases():
         if case.column.type_text not in SHORT or (name, case.column.charset) == ("MariaDB", "gb18030"):
             continue
