@@ -326,7 +326,7 @@ def _is_done(session: PictureSession, dialect: Flavour, step: _Step, noted: Inte
 
 
 def _is_as_before(session: PictureSession, dialect: Flavour, step: _Step, before: Pictures) -> bool:
-    """Of a statement to which the server has answered with an error. Raises pymysql's errors, and SinkError while TiDB goes on with it."""
+    """After an answer of the server that is an error. Raises pymysql's errors, and SinkError while TiDB continues with the statement."""
     if dialect is Flavour.TIDB:
         _check_no_job_runs(session, step)
     now = pictures(session, dialect, places(step.statement))
