@@ -54,8 +54,8 @@ class Scope:
     """`tables` in the source's order, with their estimates. `left_out`: tables of its rules that the changefeed does not carry, with the
     reason; `outside`: how many are not of its rules. `delivered`: all tables of which the changefeed may have changes, also those outside
     of the request. `explained`: of `tables`, as of FeedScope.explains. `where`: the predicate of each table that has one. `keys`: of each
-    table of which only some keys are dumped. `narrowed`: tables of which the operator wants a part. `refusals`: each with the way out;
-    empty: it may start."""
+    table of which only some keys are dumped. `narrowed`: tables of which the operator wants a part. `bracketing`: what a dump of it can
+    have. `refusals`: each with the way out; empty: it may start."""
 
     tables: list[TableName] = field(default_factory=list)
     estimates: Sequence[TableEstimate] = ()
@@ -66,6 +66,7 @@ class Scope:
     where: dict[TableName, str] = field(default_factory=dict)
     keys: dict[TableName, tuple[Key, ...]] = field(default_factory=dict)
     narrowed: tuple[TableName, ...] = ()
+    bracketing: Bracketing = field(default_factory=Bracketing)
     refusals: list[str] = field(default_factory=list)
 
 
@@ -111,10 +112,10 @@ def resolve(
     return scope
 
 
-def start_dump(request: pb.StartRequest, scope: Scope, bracketing: Bracketing, defaults: DumpSection) -> StartDump:
+def start_dump(request: pb.StartRequest, scope: Scope, defaults: DumpSection) -> StartDump:
     """`defaults`: where the request says nothing. Raises RefusedRequest with everything that is against it."""
     refusals = [*scope.refusals, *_malformed(request)]
-    brackets, why = chosen_brackets(request, bracketing, defaults.read_with)
+    brackets, why = chosen_brackets(request, scope.bracketing, defaults.read_with)
     if why:
         refusals.append(why)
     if refusals:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from sidecar.control.dump_scope import Scope
+from sidecar.control.dump_scope import Scope, chosen_brackets
+from sidecar.control.wire import BRACKETS
 from sidecar.history.entry import HistoryEntry, OperationKind
 from sidecar.ports import SlowReads, TableEstimate
+from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.model.nouns import TableName
 from sidecar.shared.model.progress import Progress, holding
 from ticdc_dump.v1 import control_pb2 as pb
@@ -18,9 +20,16 @@ NOTIFYING_ROWS = 10_000
 
 
 def preview(
-    scope: Scope, request: pb.StartRequest, *, history: Iterable[HistoryEntry] = (), slow: SlowReads, dumps: Sequence[Progress] = ()
+    scope: Scope,
+    request: pb.StartRequest,
+    *,
+    history: Iterable[HistoryEntry] = (),
+    slow: SlowReads,
+    dumps: Sequence[Progress] = (),
+    read_with: ReadWith = ReadWith.SQL,
 ) -> pb.DumpPreview:
     """`history`: earlier operations, newest first. `dumps`: those that are there."""
+    brackets, no_brackets = chosen_brackets(request, scope.bracketing, read_with)
     keys = Counter({TableName(one.schema, one.table): len(one.keys) for one in request.keys})
     scope = replace(scope, estimates=[_of_keys(one, keys[one.table]) if one.table in keys else one for one in scope.estimates])
     previews = [
@@ -38,11 +47,13 @@ def preview(
     left_out = [pb.TablePreview(schema=table.schema, table=table.table, refused=why) for table, why in scope.left_out.items()]
     return pb.DumpPreview(
         tables=previews + left_out,
-        refusals=scope.refusals,
+        refusals=[*scope.refusals, *([no_brackets] if no_brackets else [])],
         seconds=_seconds(scope, request, rows_per_s=rows_per_s_before(history)),
         outside=scope.outside,
         unasked=slow.unasked,
         sinks=request.sinks,
+        brackets=BRACKETS[brackets],
+        no_marks=scope.bracketing.marks,
         waits_for=[dump.dump_id for dump in holding({estimate.table for estimate in scope.estimates}, dumps)],
     )
 

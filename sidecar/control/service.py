@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 import grpc
 
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
-from sidecar.control.dump_scope import Scope, chosen_brackets, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
+from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
 from sidecar.control.exact import after_dump, after_restart, followed_by, is_exact
 from sidecar.control.fields import check_fields
 from sidecar.control.preview import preview
@@ -41,7 +41,7 @@ from sidecar.control.served import Served
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions
 from sidecar.control.verification_messages import VerificationPort, answer_of, asked, expected, note_running, row_difference
-from sidecar.control.wire import BRACKETS, dump_status, listed
+from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.ports import Caller
 from sidecar.shared.errors import InvalidField, OutOfReach, RefusedRequest, TicdcDumpError, with_hint
@@ -94,8 +94,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 return dump_status(status, request.dump_id)
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
-                start = start_dump(request, scope, self._served.bracketing(caller), self._served.defaults)
-            shows = partial(_is_dump, start.dump_id)
+                scope.bracketing = self._served.bracketing(caller)
+            start, shows = start_dump(request, scope, self._served.defaults), partial(_is_dump, request.dump_id)
             if not request.exact:
                 return self._carried_out(start, context, shows)
             following = after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=int(time() * 1000))
@@ -192,12 +192,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 if request.exact and not scope.refusals:
                     after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=0)
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
-                bracketing = self._served.bracketing(caller)
-                brackets, why = chosen_brackets(request, bracketing, self._served.defaults.read_with)
-                scope.refusals += [why] if why else []
-                answer = preview(scope, request, history=self._served.history(), slow=slow, dumps=dumps)
-                answer.brackets, answer.no_marks = BRACKETS[brackets], bracketing.marks
-                return answer
+                scope.bracketing, served = self._served.bracketing(caller), self._served
+                return preview(scope, request, history=served.history(), slow=slow, dumps=dumps, read_with=served.defaults.read_with)
 
     def Verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_reported(request, context):

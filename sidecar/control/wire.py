@@ -220,7 +220,7 @@ def status_json(status: pb.DumpStatus) -> dict[str, Any]:
 
 
 def preview_json(preview: pb.DumpPreview) -> dict[str, Any]:
-    return _json(preview)
+    return _json(preview) | {"brackets": BRACKETS_NAMES[preview.brackets]}
 
 
 def is_looked_for(table: pb.CheckedTable, kind: str) -> bool:

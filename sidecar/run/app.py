@@ -152,8 +152,7 @@ class Sidecar:
         self.schemas = TidbSchemas(config.source)
         self.scope = LiveScope(server_tz=config.kafka.server_tz)
         folder = storage.log_folder(config.log.uri)
-        last = FolderLog(folder).recover(epoch=0)
-        if last is None:
+        if (last := FolderLog(folder).recover(epoch=0)) is None:
             check_beginning(config, self.changefeed.log_id, self._holds_rows)
         self.ownership = EtcdOwner(
             self.client,

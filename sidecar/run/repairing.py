@@ -225,7 +225,8 @@ def start_key_dump(served: Served, dump: KeyDump) -> KeyDump:
     scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive)
     scope.refusals += unknown_sinks(request.sinks, served.sinks)
     scope.refusals += not_repairable(unjudged(scope, [dump.sink], served.targets))
-    start = start_dump(request, scope, served.bracketing(caller), served.defaults)
+    scope.bracketing = served.bracketing(caller)
+    start = start_dump(request, scope, served.defaults)
     served.requests.submit(replace(start, asker=dump.asker), timeout_s=REQUEST_TIMEOUT_S)
     return dump
 

@@ -1,8 +1,8 @@
 """What texts have at a target that compares them otherwise than the source: a table that we make passes our own checks of it
 (`tables.target_table`, `ddl_partitions.other_rows`).
 
-Where the source's cluster compares bytes and the target's collations count (sidecar/shared/mysql/collation.py), a column compares bytes, whether
-it is a key or becomes one later:
+Where the source's cluster compares bytes and the target's collations count (sidecar/shared/mysql/collation.py), a column compares bytes,
+whether it is a key or becomes one later:
 
     MariaDB        its character set, and that one's …_nopad_bin
     MySQL, TiDB    utf8mb4, utf8mb4_0900_bin: no other character set has a collation that keeps spaces at the end apart

@@ -27,9 +27,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pymysql
 
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, lowered
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, lowered
 from sidecar.shared.mysql.collation import by_bytes
 from sidecar.shared.mysql.errors import is_clients
 from sidecar.shared.mysql.flavour import Flavour, flavour_of

@@ -24,7 +24,8 @@ def resolved(request: pb.StartRequest | None = None, *, schemas: Schemas | None 
 
 
 def started(request: pb.StartRequest, scope: Scope, bracketing: Bracketing | None = None, **defaults: Any) -> StartDump:
-    return start_dump(request, scope, bracketing or Bracketing(), DumpSection(**defaults))
+    scope.bracketing = bracketing or Bracketing()
+    return start_dump(request, scope, DumpSection(**defaults))
 
 
 def rules(*texts: str) -> pb.StartRequest:
