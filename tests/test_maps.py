@@ -43,12 +43,6 @@ def test_each_rule_names_one_guard_and_one_test(row: list[str]) -> None:
     assert re.search(r"[:.](test_\w+|Test\w+)`$", test), f"{test} is no test"
 
 
-def test_each_module_of_the_map_is_named_once() -> None:
-    modules = [module for module, *_ in _rows("tests/PROMISES.md", "| module | what it decides |")]
-    assert all(re.fullmatch(SYMBOL, module) for module in modules)
-    assert len(modules) == len(set(modules))
-
-
 def test_every_promise_is_stated_and_kept() -> None:
     stated = (ROOT / "ARCHITECTURE.md").read_text()
     for promise in ("P1", "P2", "P3", "P4", "P5", "P6"):

@@ -1,12 +1,43 @@
 """A sender for the push feed that plays a recording's key-values: python deploy/push/send_recording.py FOLDER --to HOST:PORT
 
-It is what a custom sink at TiCDC's puller does, in Python, and the pattern for one in Go: README.md beside it says which part is
-which. It reads kv/entries.parquet and kv/eventfeed.json of the folder, one span a table, and
+It is what a custom sink at TiCDC's puller does, in Python, and the pattern for one in Go. It reads kv/entries.parquet and
+kv/eventfeed.json of the folder, one span a table, and
 
 - opens what the sidecar wants, and sends from the ts that it is told; what nobody wants yet it keeps,
 - counts down its credit and waits for more,
 - forgets only what is durable, and after a lost stream connects again, with growing pauses, and sends the rest again,
 - stays, with a sign of life, when everything is sent (`--until-durable`: ends once it is durable).
+
+What is easy to break:
+
+- A mark is about this stream: after SpanOpened, send everything above `from_ts` again, whoever has sent it. An entry or a mark below the
+  span's own mark stops the sidecar.
+- Send from one goroutine: TiCDC's classic puller calls `consume` from several. The receiving one must never wait for credit. Count the
+  credit with proto.Size(msg).
+- Keep a span's entries above Durable, in a list with the marks, with a limit in bytes; at the limit take no more from TiCDC. The checkpoint
+  that the changefeed reports must come from Durable.
+- Every TiCDC node pulls mysql.tidb_ddl_job (id 281474976710654), but only the changefeed's owner should open it.
+- TiCDC's puller may split an update of a key into a delete and a put. Send what came before the split: one entry for each key and
+  commit_ts, with its old value.
+- On STARTS_TOO_LATE move the changefeed's checkpoint back, or data would be missing.
+- gRPC's keepalive: 10 s or more, PermitWithoutStream false. Read the reason of an end from Recv, not from Send.
+
+feed.proto                   classic model.RawKVEntry                             new common.RawKVEntry
+op                           OpType (1 put, 2 delete; 3 resolved is a mark)       the same
+key                          Key: raw, decoded from memcomparable                 the same; with the keyspace in front under API v2
+value, old_value, start_ts,  Value, OldValue, StartTs, CRTs, RegionID             the same
+commit_ts, region
+OpenSpan.start, end          tablepb.Span: DECODE BOTH from memcomparable         heartbeatpb.TableSpan: the same
+                             (codec.DecodeBytes)
+OpenSpan.available_ts        the startTs of AddTable                              the startTs of Subscribe
+Hello.sender                 the capture id                                       the node id
+
+A table's span is t{id}_r to t{id}_s, or its pieces by regions. The hook in TiCDC:
+
+- classic (tiflow, cdc/processor/sourcemanager): NewMultiplexingPullerWrapper gives MultiplexingPuller its `consume` callback, before the
+  sort engine. Spans come and go in SourceManager.AddTable and RemoveTable. To slow down TiKV, let `consume` return late.
+- new (ticdc, logservice/logpuller): SubscriptionClient.Subscribe(subID, span, startTs, consumeKVEvents, advanceResolvedTs, …).
+  `consumeKVEvents` returns true for "wait" and continues after `wakeCallback`. `advanceResolvedTs` gives the mark. Unsubscribe closes.
 """
 
 from __future__ import annotations

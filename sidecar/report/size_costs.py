@@ -85,8 +85,7 @@ class SinkCost:
     at_once: int = 1
 
 
-_LAKES = "2026-11-23, deploy/ICEBERG-SINK.md"
-_PAGE, _PAGE_NEW = "2026-11-23, deploy/SINKS.md", "2026-11-28, deploy/SINKS.md"
+_PAGE, _PAGE_NEW = "2026-11-23, deploy/PERFORMANCE.md", "2026-11-28, deploy/PERFORMANCE.md"
 _PEERS = "2026-11-29, deploy/PERFORMANCE.md"
 _OURS = "2026-11-28, tests/bench/sinks.py, beside other programs"
 _FEW = "as the sinks beside it, not measured"
@@ -96,8 +95,8 @@ SINKS: Mapping[str, SinkCost] = {
     "file:jsonl": SinkCost(3, 0.83, 75, 40, 8.4, 58_000, 29_000, _OURS, dump=Basis.ESTIMATE),
     "file:parquet": SinkCost(9.3, 1.4, 38, 12, 3.1, 255_000, 186_000, _PEERS),
     "file:csv": SinkCost(3, 0.83, 75, 40, 12.8, 142_000, 39_700, _PAGE, live=Basis.ESTIMATE),
-    "delta": SinkCost(2, 0, 20, 12, 4.8, 390_000, 41_300, _LAKES, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
-    "iceberg": SinkCost(2, 0, 20, 12, 5.3, 348_000, 38_200, _LAKES, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
+    "delta": SinkCost(2, 0, 20, 12, 4.8, 390_000, 41_300, _PAGE, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
+    "iceberg": SinkCost(2, 0, 20, 12, 5.3, 348_000, 38_200, _PAGE, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
     "clickhouse": SinkCost(8, 1.4, 20, 12, 6.5, 283_000, 31_800, _PAGE_NEW, live=Basis.ESTIMATE),
     "opensearch": SinkCost(5, 0.83, 150, 115, 115, 15_500, 5_960, _PAGE, live=Basis.ESTIMATE),
     "http": SinkCost(3, 0.83, 75, 40, 24.1, 39_900, 20_100, _PAGE, live=Basis.ESTIMATE),

@@ -1,4 +1,4 @@
-"""What deploy/KAFKA-SINK.md says of going from TiCDC's topic to the merged one and back, done by a plain consumer on a real broker: over
+"""What deploy/KAFKA-MOVE.md says of going from TiCDC's topic to the merged one and back, done by a plain consumer on a real broker: over
 the topic that a real TiCDC wrote, and what the sink wrote of it."""
 
 from __future__ import annotations

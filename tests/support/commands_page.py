@@ -2,6 +2,8 @@
 
 <!-- command NAME: begin -->  …  <!-- command NAME: end -->      the help and the options of a command
 <!-- every dump command: begin --> … <!-- every dump command: end -->  the options that all commands of a dump have
+
+An option that several commands have in the same words is described at the first of them.
 """
 
 from __future__ import annotations
@@ -26,23 +28,36 @@ def commands() -> dict[str, Any]:
 
 def renewed(page: str) -> str:
     """`page` with the tables as the parser has them. Raises ValueError unless each command has one pair of marks."""
-    tables = {f"command {name}": _described(command) for name, command in commands().items()}
-    tables["every dump command"] = _table(common_params())
+    blocks = {f"command {name}": (_text(command), _own(command)) for name, command in commands().items()}
+    blocks["every dump command"] = ("", common_params())
     named = [match[2] for match in _BLOCK.finditer(page)]
-    if sorted(named) != sorted(tables):
-        raise ValueError(f"deploy/COMMANDS.md has marks for {sorted(named)}, the command line has {sorted(tables)}")
-    return _BLOCK.sub(lambda match: f"{match[1]}\n{tables[match[2]]}\n\n{match[3]}", page)
+    if sorted(named) != sorted(blocks):
+        raise ValueError(f"deploy/COMMANDS.md has marks for {sorted(named)}, the command line has {sorted(blocks)}")
+    first: dict[str, str] = {}
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{_described(match[2], *blocks[match[2]], first)}\n\n{match[3]}", page)
 
 
-def _described(command: Any) -> str:
-    own = [param for param in command.params if not any(param is common for common in common_params())]
-    text = " ".join(command.help.split("\n\n")[0].split())
-    return f"{text}\n\n{_table(own)}" if own else text
+def _text(command: Any) -> str:
+    return " ".join(command.help.split("\n\n")[0].split())
 
 
-def _table(params: Iterable[Any]) -> str:
-    rows = [_row(param) for param in params if not getattr(param, "hidden", False)]
-    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
+def _own(command: Any) -> list[Any]:
+    return [param for param in command.params if not any(param is common for common in common_params())]
+
+
+def _described(block: str, text: str, params: Iterable[Any], first: dict[str, str]) -> str:
+    """A block; options that an earlier one has in the same words are named only. `first`: in which block each row is, added to."""
+    name = block.removeprefix("command ")
+    shown = [(param, _row(param)) for param in params if not getattr(param, "hidden", False)]
+    again: dict[str, list[str]] = {}
+    for param, row in shown:
+        if row in first:
+            again.setdefault(first[row], []).append(f"`{param.opts[0]}`")
+    rows = [row for _, row in shown if row not in first]
+    first.update(dict.fromkeys(rows, name))
+    table = "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
+    as_above = "; ".join(f"{', '.join(options)} as of {above}" for above, options in again.items())
+    return "\n\n".join(part for part in (text, table, as_above and f"Also {as_above}.") if part)
 
 
 def _row(param: Any) -> str:
@@ -52,13 +67,13 @@ def _row(param: Any) -> str:
         names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
     if getattr(param, "envvar", None):
         names += f", `{param.envvar}`"
-    return f"| {names} | {_default(param)} | {_escaped(param.help or '')} |"
+    return f"| {names} | {_escaped(param.help or '')}{_default(param)} |"
 
 
 def _default(param: Any) -> str:
     if param.required:
-        return "required"
-    return "" if param.default in (None, "", False) else f"`{'on' if param.default is True else _escaped(str(param.default))}`"
+        return " Required."
+    return "" if param.default in (None, "", False) else f" Default: `{'on' if param.default is True else _escaped(str(param.default))}`."
 
 
 def _escaped(text: str) -> str:

@@ -17,8 +17,8 @@ HEAD = """# Metrics
 `make pages` writes this page from the code. How to scrape, and which alerts there are: [MONITOR.md](MONITOR.md#metrics-and-alerts).
 `/metrics` has the process's own `process_…`, too.
 
-| metric | labels | meaning |
-|---|---|---|
+| metric, with its labels | meaning |
+|---|---|
 """
 
 
@@ -37,5 +37,5 @@ def _ours() -> Iterator[Metric]:
 
 def _row(metric: Metric) -> str:
     name = metric.name + ("_total" if metric.type == "counter" else "")
-    labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # type: ignore[attr-defined]  # of a family, whatever samples it has
-    return f"| `{name}` | {labels} | {metric.documentation} |\n"
+    labels = ", ".join(metric._labelnames)  # type: ignore[attr-defined]  # of a family, whatever samples it has
+    return f"| `{name}{f'{{{labels}}}' if labels else ''}` | {metric.documentation} |\n"

@@ -588,12 +588,10 @@ def test_containers_have_bounds_and_no_privileges() -> None:
 
 
 GUIDE_WORDS_MAX = 1_500
-"""Of a page with a section for each task."""
-GUIDE = (
-    "ADD-A-SINK", "ALERTS", "ATTACH", "BINLOG", "CERTIFICATE", "CONCEPTS", "DUMP", "FIRST-DAY", "KV", "LOAD", "MONITOR", "MOVE",
-    "PERFORMANCE", "PREPARE", "PUMP", "README", "REMOVE", "REPAIR", "RETENTION", "ROLLBACK", "SCHEMA-CHANGES", "SECURITY", "SIZING",
-    "STATE", "TROUBLESHOOT", "UPGRADE", "VERIFY", "push/MESSAGES", "push/README", "push/go/README",
-)  # fmt: skip
+"""Of a page with a section for each task, or of one sink. The frames of tables are no words."""
+GUIDE = [str(page.relative_to(DEPLOY).with_suffix("")) for page in PAGES]
+GENERATED = {"COMMANDS"}
+"""As long as the command line is."""
 
 
 def outside_code(page: Path) -> str:
@@ -639,9 +637,9 @@ def test_the_index_leads_to_every_page() -> None:
     assert set(PAGES) - linked == {DEPLOY / "README.md"}
 
 
-@pytest.mark.parametrize("page", GUIDE)
+@pytest.mark.parametrize("page", [page for page in GUIDE if page not in GENERATED])
 def test_a_page_of_the_guide_is_short(page: str) -> None:
-    assert len(text(f"{page}.md").split()) <= GUIDE_WORDS_MAX
+    assert len(re.findall(r"\S*\w\S*", text(f"{page}.md"))) <= GUIDE_WORDS_MAX
 
 
 def test_the_guide_reports_every_exit_code_of_the_commands() -> None:

@@ -181,7 +181,8 @@ def test_versions_are_those_of_the_changelog_and_no_page_of_upgrades_leads_back(
     numbered = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", text("CHANGELOG.md"), re.MULTILINE)
     assert numbered == sorted(numbered, reverse=True)
     assert numbered[0] == sidecar.__version__
-    named = set(re.findall(r"^\| (.+?) or before \|", text("deploy/UPGRADE.md"), re.MULTILINE))
+    named = set(re.findall(r"^### From (.+) or before$", text("deploy/UPGRADE.md"), re.MULTILINE))
+    assert named
     assert named <= set(numbered)
     assert "back to 0." not in text("deploy/UPGRADE.md")
     assert "ROLLBACK.md" in text("deploy/UPGRADE.md")

@@ -3,7 +3,7 @@
     contract        what a codec is            registry   one record for each of TiCDC's protocols; a changefeed's settings to its codec
     open_protocol, canal_json                  kv, binlog raw key-values and TiDB-Binlog, as protocols of our own
     compression, refusals                      what several need
-    README.md       how to add a protocol      FORMATS.md the formats of TiCDC's protocols, with their sources
+    README.md       how to add a protocol
 
 Pure: the standard library, msgspec and cramjam; no I/O, no clock, no log. It must not know the changefeed's filter (ticdc/) nor how
 a row's values are decoded (spark_merge/codecs/decode).

@@ -4,7 +4,10 @@
     message value   N frames of value JSON, paired by position   {"u":new,"p":old} | {"d":old} | {"q":sql,"t":type} | empty
     frame           length (8 bytes, big-endian), then so many bytes
 
-A message may mix tables, kinds and commit_ts in any order. Decided here: commit_ts, table, and delete or put. Columns are
+A message may mix tables, kinds and commit_ts in any order. Inside a partition only rows of one group (a table, or a hash of the key) are
+in order (cdc/sink/dmlsink/mq/worker.go). The key also has `rid` (integer handle), `ptn` (physical id of a partition), `ohk` and `ccl`
+(large messages). Flags of a column: 1 binary, 2 handle key, 4 generated, 8 primary key, 16 unique, 32 composite key, 64 nullable,
+128 unsigned; numbers and dates have bit 1 too. Decided here: commit_ts, table, and delete or put. Columns are
 only checked to be an object. Unknown fields are refused in both JSONs: fields have been added to say that a row is not
 whole (`ohk`, `ccl`), and the next one may say so too.
 """

@@ -3,8 +3,18 @@
 A dump needs three things of a protocol: the commit_ts of every row, deletes too; old images or full keys; and resolved marks.
 Only the record answers questions about a protocol: no other module compares a protocol's name.
 
-How to add a protocol: README.md in this folder. The formats and their sources: FORMATS.md in this folder.
-Sources of the records: pingcap/tiflow pkg/config/sink_protocol.go (names), cdc/sink/ddlsink/mq/mq_ddl_sink.go (partitions of DDLs).
+What all have in common (files of pingcap/tiflow at c7b2588; `new:` is pingcap/ticdc at b813e76):
+
+- Kafka messages have no headers. A protocol without a key sends rows with an empty key, DDLs and marks with a null one
+  (pkg/sink/kafka/factory.go).
+- A DDL goes to all partitions, of canal and canal-json to partition 0; a resolved mark to all (cdc/sink/ddlsink/mq/mq_ddl_sink.go). A mark
+  can go back after a restart, and a DDL can come after a mark with the same ts.
+- An update of a handle key or a unique column is a delete and an insert, unless `output-raw-change-event = true`: from v6.5.5, v7.1.2 and
+  v7.4 on (cdc/model/sink.go, new:pkg/eventservice/event_scanner.go).
+- Handle key: the primary key, else the unique key with the fewest columns that are all NOT NULL (cdc/model/schema_storage.go).
+
+How to add a protocol: README.md in this folder. The form of a protocol: its module here, those of its name in codecs/decode and encode.
+Source of the names: pkg/config/sink_protocol.go.
 """
 
 from __future__ import annotations

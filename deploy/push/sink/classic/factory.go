@@ -2,7 +2,14 @@
 // kafka.Factory alone; this is one without a broker: its topics are there because the URI says so, and its producers hand TiCDC's own
 // encoder's messages to a client of the push feed. What they are, in which partition they come, and when marks and DDLs are sent stays TiCDC's.
 //
-// The package is compiled inside TiCDC's module, as pkg/sink/ticdcdump.
+// The package is compiled inside TiCDC's module, as pkg/sink/ticdcdump, with the client below it as push. TiCDC has no register of sinks:
+// add the scheme ticdc-dump beside Kafka in these files (c7b2588ef6c7):
+//
+//   - a message queue's scheme: pkg/sink/sink_type.go, IsMQScheme
+//   - raw change events, checksums: pkg/config/sink.go, pkg/config/replica_config.go
+//   - tables in several spans: isSinkCompatibleWithSpanReplication of pkg/config/replica_config.go
+//   - the sink of rows: cdc/sink/dmlsink/factory/factory.go, mq.NewKafkaDMLSink with ForKafka(uri) and FactoryCreator(uri)
+//   - the sink of DDLs and marks: cdc/sink/ddlsink/factory/factory.go, mq.NewKafkaDDLSink, the same
 package ticdcdump
 
 import (

@@ -2,7 +2,14 @@
 // kafka.Factory alone; this is one without a broker: its topics are there because the URI says so, and its producers hand TiCDC's own
 // encoder's messages to a client of the push feed. What they are, in which partition they come, and when marks and DDLs are sent stays TiCDC's.
 //
-// The package is compiled inside TiCDC's module, as pkg/sink/ticdcdump; for TiCDC 8.5.5 to 8.5.7 and 26.3 with the build tag cluster_admin_client.
+// The package is compiled inside TiCDC's module, as pkg/sink/ticdcdump, with the client below it as push; for TiCDC 8.5.5 to 8.5.7 and 26.3
+// with the build tag cluster_admin_client. TiCDC has no register of sinks: add the scheme ticdc-dump beside Kafka in these files
+// (b813e76f9dad):
+//
+//   - a message queue's scheme: pkg/config/sink_protocol.go, IsMQScheme
+//   - raw change events, checksums: pkg/config/sink.go, pkg/config/replica_config.go
+//   - the sink of rows, DDLs and marks: downstreamadapter/sink/sink.go (New, Verify); downstreamadapter/sink/kafka, helper.go and Verify:
+//     options.Apply with ForKafka(uri), and NewFactory in place of NewSaramaFactory, or of the FactoryCreator of 8.5 and 26.3
 package ticdcdump
 
 import (

@@ -1,4 +1,4 @@
-"""What deploy/KAFKA-SINK.md says of going from TiCDC's topic to the merged one and back, done with a recorded topic."""
+"""What deploy/KAFKA-MOVE.md says of going from TiCDC's topic to the merged one and back, done with a recorded topic."""
 
 from __future__ import annotations
 
