@@ -1,5 +1,5 @@
--- The watermark table. Run it once in the upstream TiDB, as an account that may create databases, before the first dump. The
--- changefeed must let changefeed_dump.changefeed_dump_event through: see deploy/ticdc/.
+-- The watermark table, for dumps with marks only. Run it once in the upstream TiDB, as an account that may create databases. The
+-- changefeed must let changefeed_dump.changefeed_dump_event through: deploy/FIRST-DAY.md, "Marks".
 
 CREATE DATABASE IF NOT EXISTS changefeed_dump;
 

@@ -23,8 +23,8 @@ _COLLATIONS = ("mysql.tidb",)
 
 def watermark_sql() -> str:
     return f"""\
--- The watermark table. Run it once in the upstream TiDB, as an account that may create databases, before the first dump. The
--- changefeed must let {MARK_TABLE} through: see deploy/ticdc/.
+-- The watermark table, for dumps with marks only. Run it once in the upstream TiDB, as an account that may create databases. The
+-- changefeed must let {MARK_TABLE} through: deploy/FIRST-DAY.md, "Marks".
 
 {MARK_SCHEMA_DDL};
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Timer
-from typing import cast
+from typing import Any, cast
 
 import pymysql
 import pytest
@@ -18,7 +18,7 @@ from sidecar.adapters.tidb import schema
 from sidecar.adapters.tidb.schema import TidbSchemas, _with_statistics
 from sidecar.ports import Caller
 from sidecar.shared.config import SourceSection
-from sidecar.shared.errors import SourceError, SourceLost
+from sidecar.shared.errors import SourceError, SourceLost, parted
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession
@@ -209,3 +209,57 @@ def test_who_stays_is_answered_and_others_are_not_bound_by_it(tmp_path: Path) ->
     with FakeTidb(tmp_path) as tidb:
         schemas = TidbSchemas(tidb.settings())
         assert schemas.asked_by(caller(30.0)).tables() == schemas.tables() == {}
+
+
+# ---- brackets ---------------------------------------------------------------------------------------------------------
+
+
+class Answering:
+    """A server that answers a statement by its first word with rows or with an error's code."""
+
+    def __init__(self, flavour: Flavour = Flavour.TIDB, **answers: object) -> None:
+        self.flavour, self._answers = flavour, answers
+
+    def rows(self, sql: str, __: object = None) -> Any:
+        answer = self._answers.get(sql.split()[0].lower(), ())
+        if isinstance(answer, int):
+            raise pymysql.err.OperationalError(answer, f"error {answer}")
+        return answer
+
+    change = rows
+
+
+NO_RIGHTS = [1044, 1142, 1143, 1146, 1049, 1054, 1290, 1836]
+
+
+@pytest.mark.parametrize("code", NO_RIGHTS)
+@pytest.mark.parametrize("statement", ["update", "insert"])
+def test_who_may_not_write_a_mark_has_none_with_the_grant(statement: str, code: int) -> None:
+    session = cast("MysqlSession", Answering(**{statement: code}))
+    what, hint = parted(schema.unwritable(session, "reader"))
+    assert f"cannot be written: error {code}" in what
+    assert "GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'reader'@'%'" in hint
+    assert not schema.unwritable(cast("MysqlSession", Answering()), "reader")
+
+
+@pytest.mark.parametrize("code", [2013, 1205, 9005])
+def test_an_error_that_passes_says_nothing_of_marks(code: int) -> None:
+    with pytest.raises(pymysql.err.OperationalError):
+        schema.unwritable(cast("MysqlSession", Answering(update=code)), "reader")
+
+
+@pytest.mark.parametrize(
+    ("flavour", "stored", "upstream", "why"),
+    [
+        (Flavour.TIDB, (("7",),), 7, ""),
+        (Flavour.TIDB, (("7",),), 8, "cluster 7, and the changefeed reads cluster 8"),
+        (Flavour.TIDB, (("7",),), 0, ""),
+        (Flavour.TIDB, (), 8, ""),
+        (Flavour.TIDB, 1142, 8, ""),
+        (Flavour.TIDB, (("x",),), 8, ""),
+        (Flavour.MARIADB, (), 8, "the source is no TiDB"),
+    ],
+)
+def test_snapshots_are_of_the_cluster_that_the_changefeed_reads(flavour: Flavour, stored: object, upstream: int, why: str) -> None:
+    reason = schema._no_snapshots(cast("MysqlSession", Answering(flavour, select=stored)), upstream)
+    assert (why in reason) if why else not reason
