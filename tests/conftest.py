@@ -124,7 +124,7 @@ def _nothing_is_left_to_the_next_module() -> Iterator[None]:
     yield
     kafka = sys.modules.get("spark_merge.sinks.kafka.holder")  # a run that needs none does not load it: it takes long
     if kafka is not None:
-        kafka.release()
+        kafka.OF_PROCESS.release()
     for server in _SHARED:
         system = "('mysql', 'sys', 'information_schema', 'performance_schema')"
         for (schema,) in server.execute(f"SELECT SCHEMA_NAME FROM information_schema.schemata WHERE SCHEMA_NAME NOT IN {system}"):

@@ -31,6 +31,7 @@ from spark_merge.sinks.http.state import BegunSegment
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
 from spark_merge.sinks.iceberg.sink import IcebergSink
+from spark_merge.sinks.kafka.acknowledged_position import control_store
 from spark_merge.sinks.kafka.client import SinkCluster, patiently
 from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch as KafkaBegun
@@ -224,7 +225,7 @@ class TestKafka(PositionPort):
         settings, stores = sink.output, list[ControlStore]()
 
         def store() -> ControlStore:
-            stores.append(ControlStore(settings))
+            stores.append(control_store(settings))
             return stores[-1]
 
         details = (

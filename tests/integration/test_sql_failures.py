@@ -25,7 +25,6 @@ from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.mysql import pool, server
-from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import read_table
@@ -124,7 +123,7 @@ def test_a_target_that_is_full_says_so_and_goes_on_when_there_is_room(tmp_path: 
 def test_a_lock_of_somebody_else_is_waited_for(story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beyond the server's own patience."""
     monkeypatch.setattr(setup, "LOCK_WAIT_S", 1)
-    monkeypatch.setattr(pool, "_idle", [])
+    monkeypatch.setattr(pool.OF_PROCESS, "_idle", [])
     story.delivery(segments_max=1).deliver()
     holder = mariadb.connect(autocommit=False)
     for table in story.tables:
@@ -327,13 +326,12 @@ def test_unique_keys_are_read_with_their_prefixes_and_expressions(target: MysqlS
     assert read_table(target, TableName("s", "not_there")) is None
 
 
-def test_a_connection_is_kept_warm_for_the_next(mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_idle", [])
-    server = server_of(mariadb)
-    one = borrowed(server)
+def test_a_connection_is_kept_warm_for_the_next(mariadb: MariaDb) -> None:
+    server, idle = server_of(mariadb), pool.IdleSessions()
+    one = idle.borrowed(server)
     one.rows("SELECT 1")
-    given_back([one])
-    assert borrowed(server) is one
+    idle.given_back([one])
+    assert idle.borrowed(server) is one
     one.close()
 
 

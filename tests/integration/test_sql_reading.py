@@ -69,9 +69,9 @@ def connections(db: MariaDb) -> int:
 
 def release() -> None:
     """Those that the sink's tasks keep warm."""
-    for session, _ in pool._idle:
+    for session, _ in pool.OF_PROCESS._idle:
         session.close()
-    pool._idle.clear()
+    pool.OF_PROCESS._idle.clear()
 
 
 @pytest.fixture

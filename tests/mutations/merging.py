@@ -256,8 +256,8 @@ MERGING = [
     ),
     Mutation(
         "Kafka: the holder of an earlier term stays open",
-        "spark_merge/sinks/kafka/holder.py::held",
-        "    if previous is not None:\n        _close_if_free(previous)\n",
+        "spark_merge/sinks/kafka/holder.py::IdHolders.held",
+        "        if previous is not None:\n            previous.close_if_free()\n",
         "",
         "tests/unit/sinks/kafka/test_holder.py::test_the_holder_of_an_earlier_term_is_closed_by_the_next_one",
     ),

@@ -4,6 +4,7 @@ uri ─► output (what is written where, picklable) ─► sink (plans, accepts
                                                     │                        │
                                                     position ◄────────────── holder ─► claims (which task is written: pure)
                                                     │                        └───────► write_modes (in a transaction, or acknowledged)
+                                                    │ └► acknowledged_position (the same without transactions)
                                                     └─► position_records (control and slots, in a topic of ours: pure)
 
 client, producer   the edge to librdkafka             topics, partitions   the output's topics, and TiCDC's partition of a row

@@ -42,7 +42,7 @@ TWIN_EVERY_S = 0.1
 
 
 class IdHolder:
-    """For one task at a time (`held`)."""
+    """For one task at a time (`IdHolders.held`)."""
 
     def __init__(self, output: Output, number: int, term: SinkTerm) -> None:
         self.term = term
@@ -99,6 +99,14 @@ class IdHolder:
             with suppress(RuntimeError):  # it is closed
                 self._reader.close()
             self._reader = None
+
+    def close_if_free(self) -> None:
+        """A task that is at work with it closes it when it ends. A task that still waits for it connects it again."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self.close()
+            finally:
+                self.lock.release()
 
     # ---- what Claims decides ------------------------------------------------------------------------------------------
 
@@ -177,50 +185,46 @@ class IdHolder:
         self._reader = reader
 
 
-_held: dict[tuple[str, str], IdHolder] = {}
-_holding = Lock()
+class IdHolders:
+    """The holder of each id, in one process. Of several threads."""
 
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders: dict[tuple[str, str], IdHolder] = {}
 
-@contextmanager
-def held(output: Output, number: int, term: SinkTerm) -> Iterator[IdHolder]:
-    """This process's holder of the id, for one task at a time. It closes the holder of an earlier term. A task of an earlier term gets one
-    of its own, which is closed after the task."""
-    place, previous = (output.cluster.brokers, output.transactional_id(number)), None
-    with _holding:
-        holder = _held.get(place)
-        if holder is None or holder.term < term:
-            previous, holder = holder, IdHolder(output, number, term)
-            _held[place] = holder
-        elif holder.term > term:
-            holder = IdHolder(output, number, term)
-    if previous is not None:
-        _close_if_free(previous)
-    try:
-        with holder.lock:
-            yield holder
-    finally:
-        with _holding:
-            is_kept = _held.get(place) is holder
-        if not is_kept:
-            _close_if_free(holder)
-
-
-def _close_if_free(holder: IdHolder) -> None:
-    """A task that is at work with it closes it when it ends. A task that still waits for it connects it again."""
-    if holder.lock.acquire(blocking=False):
+    @contextmanager
+    def held(self, output: Output, number: int, term: SinkTerm) -> Iterator[IdHolder]:
+        """The holder of the id, for one task at a time. It closes the holder of an earlier term. A task of an earlier term gets one of its
+        own, which is closed after the task."""
+        place, previous = (output.cluster.brokers, output.transactional_id(number)), None
+        with self._lock:
+            holder = self._holders.get(place)
+            if holder is None or holder.term < term:
+                previous, holder = holder, IdHolder(output, number, term)
+                self._holders[place] = holder
+            elif holder.term > term:
+                holder = IdHolder(output, number, term)
+        if previous is not None:
+            previous.close_if_free()
         try:
-            holder.close()
+            with holder.lock:
+                yield holder
         finally:
-            holder.lock.release()
+            with self._lock:
+                is_kept = self._holders.get(place) is holder
+            if not is_kept:
+                holder.close_if_free()
+
+    def release(self) -> None:
+        """Close what no task is at work with."""
+        with self._lock:
+            holders = list(self._holders.values())
+            self._holders.clear()
+        for holder in holders:
+            holder.close_if_free()
 
 
-def release() -> None:
-    """Close what no task is at work with: at the process's end at the latest, for librdkafka's threads must not outlive the interpreter."""
-    with _holding:
-        holders = list(_held.values())
-        _held.clear()
-    for holder in holders:
-        _close_if_free(holder)
-
-
-atexit.register(release)
+OF_PROCESS = IdHolders()
+"""A task comes pickled and finds here what an earlier one left connected. Closed at the process's end at the latest, for librdkafka's
+threads must not outlive the interpreter."""
+atexit.register(OF_PROCESS.release)

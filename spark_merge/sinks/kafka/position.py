@@ -10,10 +10,8 @@ Group offsets would expire, and their metadata is small. A record of ours in the
                it → end what tasks of earlier terms do
     change     write the next state; a writer that is fenced has lost the output
 
-- There is one writer for each term, in two ways (`Output.transactions`). With transactions the broker fences off the previous owner, by the
-  transactional id of control. Without them an opening record begins the term: from it on no state of an earlier term counts
-  (`current_control`), and each state is read back after it was written, so a replaced owner stops before it acts by that state.
-- One position topic serves both ways, and may change from one to the other between two batches.
+- There is one writer for each term: the broker fences off the previous owner, by the transactional id of control. Without transactions
+  there is no fence: acknowledged_position.py.
 - Two workers that open at once fence each other. The one that is fenced before it has written its state gives up.
 - All is read as committed. The records of a transaction appear a moment after its commit, so a read waits for open transactions, within a
   bound: the transaction of a dead writer stays open until the next one takes its id.
@@ -25,7 +23,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -143,11 +140,11 @@ class TopicProgress:
 
 
 class ControlStore:
-    """`PositionStore` in the position topic of `output`. Holds connections until `close`."""
+    """`PositionStore` in the position topic of `output`, with transactions. Holds connections until `close`."""
 
     def __init__(self, output: Output) -> None:
         self.place = str(output)
-        self._output, self._mode = output, write_mode(output)
+        self._output = output
         self._reader: PositionReader | None = None
         self._producer: IdempotentProducer | None = None
         self._control: Control | None = None
@@ -215,7 +212,7 @@ class ControlStore:
         self._disconnect()
         ids = self._count_ids()
         with self._until_fenced():
-            self._lost, self._producer = None, self._mode.connect(output, output.control_id)
+            self._lost, self._producer = None, write_mode(output).connect(output, output.control_id)
             known = self._read_control()  # the open transaction of the previous owner has ended
             if known != expected:
                 self._disconnect()
@@ -223,14 +220,10 @@ class ControlStore:
             control = _with(known or Control(after.log_id, output.protocol, after.owner), after)
             self._control = self._write(self._producer, self._begins_term(control))
             self._await_own_control()
-            if self._mode.is_fenced:
-                self._fence_tasks(ids)
+            self._end_tasks(ids)
         return Stored(after, self._control)
 
     def _begins_term(self, control: Control) -> Control:
-        if not self._mode.is_fenced:
-            _log.warning("%s is written without transactions: rows come at least once (deploy/KAFKA-SINK.md)", self._output)
-            return replace(control, token=uuid.uuid4().hex, opening=True)
         if control.token and control.begun:
             raise SinkError(
                 f"{self.place} has begun segments {control.begun.first} to {control.begun.last} without transactions",
@@ -240,21 +233,10 @@ class ControlStore:
 
     def _write(self, producer: IdempotentProducer, control: Control) -> Control:
         """The state with `control` written. Raises Fenced if another owner has begun a term, SinkError."""
-        topic = self._output.position_topic
         producer.begin()
-        producer.write([(topic, CONTROL, control.key, control.to_bytes(), None)])
+        producer.write([(self._output.position_topic, CONTROL, control.key, control.to_bytes(), None)])
         producer.commit()
-        if self._mode.is_fenced:
-            return control
-        current = self.reader.control()
-        if current is None or current.term < control.term:
-            raise SinkError(
-                f"{self.place}: what was written to {topic} is not visible there",
-                hint="nothing: a transaction that a dead worker left open there ends within ten minutes, and the sink tries again",
-            )
-        if current.term > control.term:
-            raise Fenced(f"{self.place} has been opened by another owner")
-        return current
+        return control
 
     def _await_own_control(self) -> None:
         """Wait until every reader of control sees this owner. Raises OwnershipLost, SinkError."""
@@ -264,9 +246,8 @@ class ControlStore:
                 raise SinkError(f"{self.place}: the new owner is not visible in {self._output.position_topic}", hint="look at the brokers")
         check_term(control, self.control.term, self.place)
 
-    def _fence_tasks(self, count: int) -> None:
-        """End what tasks of earlier terms do under the first `count` transactional ids. Readers must see this term's control before.
-        Without a fence such tasks read control, and stop."""
+    def _end_tasks(self, count: int) -> None:
+        """End what tasks of earlier terms do under the first `count` transactional ids. Readers must see this term's control before."""
         output = self._output
         producers = [TransactionalProducer(output.cluster, output.transactional_id(number), output.producer) for number in range(count)]
         for producer in producers:

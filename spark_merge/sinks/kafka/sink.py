@@ -7,7 +7,7 @@ next owner repeats what is not accepted:
 - The owner that inits the control id fences a racing owner. By initialising the other ids it aborts the open transactions of previous
   tasks, and fences those tasks. A previous task that takes an id later reads the new owner in control (claims.py): so readers must see
   control before the first of these ids is taken.
-- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (position.py, claims.py).
+- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (acknowledged_position.py).
 - A batch that was begun is done again in the same cut, as the sink of the same name receives it, with the same numbers of partitions.
 """
 
@@ -25,10 +25,11 @@ from sidecar.shared.model.nouns import TableSchema
 from spark_merge.merge.cut import stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.kafka.acknowledged_position import control_store
 from spark_merge.sinks.kafka.ending import endings
 from spark_merge.sinks.kafka.output import LIVE, Output
 from spark_merge.sinks.kafka.partitions import verify
-from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
+from spark_merge.sinks.kafka.position import TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch
 from spark_merge.sinks.kafka.reading import read_back
 from spark_merge.sinks.kafka.topics import partitions_of
@@ -52,7 +53,7 @@ class KafkaSink:
 
     def __init__(self, output: Output, *, log_id: str) -> None:
         self.output = output
-        self._store = ControlStore(output)
+        self._store = control_store(output)
         self._log_id = log_id
         self._position = PositionKeeper(self._store, log_id=log_id, remedy=REMEDY)
         self._slots_from: tuple[int, ...] = ()
@@ -96,7 +97,7 @@ class KafkaSink:
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - a topic has no index
         """By connections of its own."""
-        with closing(ControlStore(self.output)) as store:
+        with closing(control_store(self.output)) as store:
             state = PositionKeeper(store, log_id=self._log_id, remedy=REMEDY).stored()
             if state is None or state.accepted is None:
                 return Reading(None, True, ())

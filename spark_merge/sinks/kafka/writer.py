@@ -28,7 +28,7 @@ from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Piece, Portio
 from spark_merge.sinks.kafka.claims import TaskRequested
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, TopicEnding
-from spark_merge.sinks.kafka.holder import IdHolder, held
+from spark_merge.sinks.kafka.holder import OF_PROCESS, IdHolder
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.partitions import by_handle_key, partitions
 from spark_merge.sinks.kafka.position_records import SinkTerm
@@ -58,7 +58,7 @@ class KafkaWriter:
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         place = self.places[task.id]
-        with held(self.output, place.number, self.term) as holder:
+        with OF_PROCESS.held(self.output, place.number, self.term) as holder:
             try:
                 if (answer := holder.claim(TaskRequested(self.batch, task.id, self.slots_from[place.number]))) is not None:
                     return answer
