@@ -102,6 +102,17 @@ class Tasks(Protocol):
         """All of them, in any order. Raises what one of them raised, as the same error, or SinkError."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What a sink has accepted, and how long that took it. `guessed`: as of `Outcome`, of all its tasks. `more`: more was in the log."""
+
+    segments: list[Delivered]
+    upto_ts: CommitTs
+    accept_s: float
+    guessed: int
+    more: bool
+
+
 class Delivery:
     """For one term of a sink, which it opens. `deliver` is called for ever by one thread. `sink_id`: what it is called; a sink without one
     receives dumps for all sinks only, and nobody records which tables it has whole. `watched`: around each call of the sink (watchdog.py);
@@ -117,15 +128,9 @@ class Delivery:
         watched: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.sink = sink
-        self.accept_s = 0.0
-        """How long the sink took to accept the last batch."""
-        self.upto_ts = CommitTs(0)
-        """Of the last segment that was delivered here."""
-        self.guessed = 0
-        """`Outcome.guessed` of the last batch."""
         self.gather_s = sink.gather_s if isinstance(sink, Gathers) else 0.0
-        self.more = False
-        """More was in the log than the last batch took."""
+        self._accept_s = 0.0
+        """How long the sink took to accept the last batch."""
         self._settings, self._tasks, self._watched = settings, tasks, watched
         self._left: Sequence[Manifest] = ()
         """Manifests that were read and are in no batch yet."""
@@ -151,23 +156,23 @@ class Delivery:
         accepted = self._standing.accepted
         return None if accepted is None else accepted.seq
 
-    def deliver(self) -> list[Delivered]:
-        """The next batch; empty when nothing new is in the log.
+    def deliver(self) -> BatchResult | None:
+        """The next batch; None when nothing new is in the log.
 
         Raises OwnershipLost before it delivers a segment of a later owner, SinkError for a log that does not continue what the sink has.
         """
-        manifests = self._next()
+        manifests, more = self._next()
         while manifests:
             try:
-                return self._batch(manifests)
+                return self._batch(manifests, more=more)
             except FeedError:
                 begun = self._begun_again()
                 self._note_passed([manifest for manifest in manifests if self.accepted is not None and manifest.seq <= self.accepted])
                 left = [manifest for manifest in manifests if self.accepted is None or manifest.seq > self.accepted]
                 if len(manifests) == 1 or begun == manifests[-1].seq:
                     raise
-                manifests = self._next() if begun is not None else left[: max(1, len(left) // 2)]
-        return []
+                manifests, more = self._next() if begun is not None else (left[: max(1, len(left) // 2)], more)
+        return None
 
     def _note_passed(self, manifests: Sequence[Manifest]) -> None:
         if self.record is not None and self.record.tables is not None:
@@ -194,7 +199,7 @@ class Delivery:
         begun_as = self._standing.begun_as if self._standing.begun is not None else None
         return self._name if begun_as is None else begun_as
 
-    def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
+    def _batch(self, manifests: Sequence[Manifest], *, more: bool) -> BatchResult:
         self._check_owner(manifests)
         check_follows(self._settings.log, self._standing.accepted, manifests)
         if self.record is not None and self.record.tables is None:
@@ -209,29 +214,29 @@ class Delivery:
         work = (self._work(stage, batch.writer, needed_heads) for stage in batch.stages if stage)
         with noting(lambda: f"writing {segments}"):
             outcomes = [outcome for stage in work for outcome in self._tasks.run(stage)]
-        self.guessed = sum(outcome.guessed for outcome in outcomes)
         began_s = monotonic()
         with noting(lambda: f"accepting {segments}"), self._watched():
             self.sink.accept(batch, outcomes)
-        self.accept_s = monotonic() - began_s
+        self._accept_s = monotonic() - began_s
         self._note_passed(manifests[: len(batch.heads)])
-        last = Accepted.of(batch.heads[-1].manifest)
-        self._standing, self.upto_ts = replace(self._standing, accepted=last, begun=None, begun_as=None), batch.heads[-1].upto_ts
-        return delivered(batch, outcomes)
+        last = batch.heads[-1]
+        self._standing = replace(self._standing, accepted=Accepted.of(last.manifest), begun=None, begun_as=None)
+        guessed = sum(outcome.guessed for outcome in outcomes)
+        return BatchResult(delivered(batch, outcomes), last.upto_ts, self._accept_s, guessed, more)
 
-    def _next(self) -> list[Manifest]:
+    def _next(self) -> tuple[list[Manifest], bool]:
+        """The next batch, and whether more is in the log."""
         standing = self._standing
         after = Seq((self.began or 0) - 1) if self.accepted is None else self.accepted
         if standing.begun is None:
             limits = self._tasks.limits(self._settings.limits)
             there = [received(manifest, self._receives_as) for manifest in self._ahead(after, limits.segments_max)]
             manifests = cut(there, limits)
-            if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:
+            if not self.gather_s and self._accept_s <= ACCEPT_QUICK_S:
                 manifests = _ahead_of_windows(manifests) or manifests
-            self.more = len(manifests) < len(there) or len(there) == limits.segments_max
-            return manifests
+            return manifests, len(manifests) < len(there) or len(there) == limits.segments_max
         check_next_begun(self._settings.log, after, standing.begun)
-        return self._received(after, standing.begun.seq - after)
+        return self._received(after, standing.begun.seq - after), False
 
     def _ahead(self, after: Seq, limit: int) -> Sequence[Manifest]:
         """As `new_manifests`. Those that the last batch left are not read again while the log has the first one of them still: else each

@@ -25,8 +25,8 @@ from sidecar.shared.log.skips import Skips
 from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import BATCHES_KEPT, BatchDone, DroppedRows, SinkDelivery
 from sidecar.shared.process.background import Background
-from spark_merge.delivery.batches import Delivery, JobSettings, Tasks
-from spark_merge.delivery.sink_record import SinkId, SinkRecord
+from spark_merge.delivery.batches import BatchResult, Delivery, JobSettings, Tasks
+from spark_merge.delivery.sink_record import SinkId
 from spark_merge.log.read import new_manifests
 from spark_merge.port.contract import Certifies, Delivered, Rows, Sink
 from spark_merge.port.foreign import is_foreign, unknown
@@ -63,19 +63,16 @@ class SinkLoop:
         """What it failed of last, until something has succeeded."""
         self.upto_ts = CommitTs(0)
         """Of the last segment that the sink has accepted."""
-        self.opened = False
-        self.skips: Skips = {}
-        """Rows of the log that are skipped, as known when the sink was opened."""
         self.guessed = 0
         """TIMESTAMPs that stood for two moments, since this loop began."""
         self.name, self._settings, self._tasks, self._reported, self._watched = sink_id.name, settings, tasks, reported, watched
         self._id = sink_id
-        self._record: SinkRecord | None = None
-        self._begins = FIRST_SEQ
+        self._delivery: Delivery | None = None
+        """Of the last opening."""
         self._accepted: Seq | None = None
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
         self._batch_began_s: float | None = None
-        self._batch_s = self._gather_s = 0.0
+        self._batch_s = 0.0
         self.took_s: deque[float] = deque(maxlen=BATCHES_KEPT)
         """The last batches, without `gather_s` before them."""
         self._to_the_end = False
@@ -91,13 +88,24 @@ class SinkLoop:
     def start(self) -> None:
         self._running = Background(self._run, name=f"deliver-{self.name}")
 
+    @property
+    def opened(self) -> bool:
+        return self._delivery is not None
+
+    @property
+    def skips(self) -> Skips:
+        """Rows of the log that are skipped, as known when the sink was opened."""
+        return {} if self._delivery is None else self._delivery.skips
+
     def standing(self) -> SinkDelivery:
-        began, tables_seq = self._begins, None
-        if (record := self._record) is not None and (tables := record.tables) is not None:
-            began = FIRST_SEQ if tables.began_ts is None else tables.began_seq
-            tables_seq = record.written_seq
+        began, tables_seq, gather_s = FIRST_SEQ, None, 0.0
+        if (delivery := self._delivery) is not None:
+            began, gather_s = delivery.began or FIRST_SEQ, delivery.gather_s
+            if (record := delivery.record) is not None and (tables := record.tables) is not None:
+                began = FIRST_SEQ if tables.began_ts is None else tables.began_seq
+                tables_seq = record.written_seq
         error, batches = str(self.error or ""), tuple(self._batches)
-        return SinkDelivery(self.name, self._accepted, batches, error, began, tables_seq, self.upto_ts, self._gather_s)
+        return SinkDelivery(self.name, self._accepted, batches, error, began, tables_seq, self.upto_ts, gather_s)
 
     def batch_s(self) -> float:
         """How long the last batch took, or the one that is under way has taken, as `took_s`."""
@@ -152,9 +160,7 @@ class SinkLoop:
     def _deliver(self, ending: Event) -> bool:
         """Until the end: False, or until the owner has another epoch: True."""
         delivery = Delivery(self.sink, self._settings, self._tasks, sink_id=self._id, watched=self._watched)
-        self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
-        self.opened, self.skips = True, delivery.skips
-        self._record, self._begins = delivery.record, delivery.began or FIRST_SEQ
+        self._accepted, self.upto_ts, self._delivery = delivery.accepted, self._position(delivery.accepted), delivery
         self._reported([])
         gathers = False
         while not ending.is_set() or self._to_the_end:
@@ -164,14 +170,14 @@ class SinkLoop:
             began_s = time.monotonic()
             if gathers and ending.wait(delivery.gather_s) and not self._to_the_end:
                 return False
-            segments = self._timed(delivery)
-            self._certify(last=last and not segments)
-            gathers = bool(segments) and not delivery.more
-            if segments:
-                self._note(segments, delivery, time.monotonic() - began_s)
-            if segments or self.error:
+            batch = self._timed(delivery)
+            self._certify(last=last and batch is None)
+            gathers = batch is not None and not batch.more
+            if batch is not None:
+                self._note(batch, time.monotonic() - began_s)
+            if batch is not None or self.error:
                 self.error = None
-                self._reported(segments)
+                self._reported(batch.segments if batch is not None else [])
             elif last:
                 return False
             else:
@@ -185,36 +191,35 @@ class SinkLoop:
             self._certify_due_s = now_s + CERTIFY_EVERY_S
             self.sink.certify(self._settings.log, self.name, self._accepted)
 
-    def _timed(self, delivery: Delivery) -> list[Delivered]:
-        self._gather_s = delivery.gather_s
+    def _timed(self, delivery: Delivery) -> BatchResult | None:
         self._batch_began_s = began_s = time.monotonic()
         try:
-            deliver = delivery.deliver()
+            batch = delivery.deliver()
         finally:
             self._batch_s, self._batch_began_s = time.monotonic() - began_s, None
-        if deliver:
+        if batch is not None:
             self.took_s.append(self._batch_s)
-        return deliver
+        return batch
 
-    def _note(self, segments: list[Delivered], delivery: Delivery, seconds: float) -> None:
+    def _note(self, batch: BatchResult, seconds: float) -> None:
         tables: dict[TableName, Rows] = {}
-        for segment in segments:
+        for segment in batch.segments:
             for table, result in segment.tables.items():
                 tables[table] = tables.get(table, Rows()).plus(result)
         rows = reduce(Rows.plus, tables.values(), Rows())
         done = BatchDone(
-            last=segments[-1].seq,
-            segments=len(segments),
+            last=(last := batch.segments[-1].seq),
+            segments=len(batch.segments),
             log_rows=rows.log,
             dump_rows=rows.dump + rows.dropped,
             seconds=seconds,
-            accept_s=delivery.accept_s,
+            accept_s=batch.accept_s,
             accepted_ms=int(time.time() * 1000),
             dropped=tuple(DroppedRows(*table, result.dropped) for table, result in sorted(tables.items()) if result.dropped),
         )
         self._batches.append(done)
-        self.guessed += delivery.guessed
-        self._accepted, self.upto_ts = delivery.accepted, delivery.upto_ts
+        self.guessed += batch.guessed
+        self._accepted, self.upto_ts = last, batch.upto_ts
 
     def _position(self, seq: Seq | None) -> CommitTs:
         """Where the log still has it."""

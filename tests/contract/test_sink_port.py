@@ -69,7 +69,8 @@ class TestTwins(SinkPort):
         assert standing.begun is not None
         assert standing.begun.seq == batch.heads[-1].seq
         delivered = story.delivery(segments_max=1).deliver()
-        assert [segment.seq for segment in delivered] == [head.seq for head in batch.heads]
+        assert delivered is not None
+        assert [segment.seq for segment in delivered.segments] == [head.seq for head in batch.heads]
         story.finish()
         story.check_end()
 

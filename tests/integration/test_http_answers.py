@@ -197,7 +197,9 @@ def test_a_small_batch_is_one_request_and_its_acceptance_another(story: Story, s
     place = Place(server.url, lambda log_id: open_sink(server.url, log_id=log_id), dict)
     delivery = story.delivery(place.sink(), segments_max=2)
     server.seen.clear()
-    assert len(delivery.deliver()) == 2
+    batch = delivery.deliver()
+    assert batch is not None
+    assert len(batch.segments) == 2
     assert [method for method, _, _ in server.seen] == ["POST", "GET"]
 
 

@@ -45,8 +45,8 @@ if LANE.whole:  # a minute each, and a Spark
         settings = JobSettings(open_folder(str(log.folder)), limits=BatchLimits(segments_max=1 + len(log.manifests) // BATCHES))
         delivery, catalog, seqs = Delivery(open_sink(uri, log_id="recorded"), settings, Here()), catalog_of(uri), list[Seq]()
         with spark_of(uri, tmp_path / "spark") as spark:
-            while accepted := delivery.deliver():
-                seqs.append(accepted[-1].seq)
+            while batch := delivery.deliver():
+                seqs.append(batch.segments[-1].seq)
                 for schema in schemas if len(seqs) in COMPACTED else ():
                     if catalog.table_exists((NAMESPACE, *schema.name)):
                         rewritten(spark, schema)

@@ -238,7 +238,7 @@ def test_a_state_that_a_replaced_owner_writes_late_does_not_count(story: Story) 
     woken.commit()
     woken.close()
     assert accepted(story.place.sink()) == histories.SEGMENTS - 1
-    assert story.delivery().deliver() == []
+    assert story.delivery().deliver() is None
 
 
 def test_a_record_that_is_refused_is_followed_by_none(broker: KafkaBroker) -> None:

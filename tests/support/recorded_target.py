@@ -124,8 +124,8 @@ def deliver(folder: Path, uri: str, *, seed: int, deaths: int, after: Callable[[
         try:
             limits = BatchLimits(segments_max=rng.choice([1, 5, 200]))
             delivery = Delivery(Mortal(sink, life), JobSettings(log, limits=limits), Here(before=life.step))
-            while accepted := delivery.deliver():
-                after(accepted[-1].seq)
+            while batch := delivery.deliver():
+                after(batch.segments[-1].seq)
             return died
         except Died:
             died += 1

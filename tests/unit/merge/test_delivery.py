@@ -20,7 +20,7 @@ from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery import sink_record
-from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
+from spark_merge.delivery.batches import BatchResult, Delivery, JobSettings, TaskWork
 from spark_merge.delivery.sink_record import SinkId
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing
@@ -68,6 +68,10 @@ def of(log: Folder, name: Path, *, segments_max: int, tasks: Here | None = None)
     return Delivery(
         CommittingSink(str(name), log_id="log-1"), JobSettings(log, limits=BatchLimits(segments_max=segments_max)), tasks or Here()
     )
+
+
+def seqs_of(batch: BatchResult | None) -> list[Seq]:
+    return [] if batch is None else [segment.seq for segment in batch.segments]
 
 
 def test_segments_of_a_later_owner_are_not_delivered(tmp_path: Path, log: Folder, history: RandomHistory) -> None:
@@ -150,7 +154,7 @@ def test_a_batch_that_was_begun_is_done_again_without_a_look_at_what_follows_it(
         of(log, tmp_path, segments_max=2, tasks=Here(before=die)).deliver()
     again, reads = of(log, tmp_path, segments_max=1), ManifestReads(log)
     monkeypatch.setattr(storage, "read_files", reads.read_files)
-    assert [segment.seq for segment in again.deliver()] == [first, first + 1]
+    assert seqs_of(again.deliver()) == [first, first + 1]
     assert reads.names == [manifest_name(Seq(first)), manifest_name(Seq(first + 1))]
     assert first + 1 < SEGMENTS - 1, "there is more in the log"
 
@@ -171,9 +175,9 @@ def test_a_small_batch_reads_what_it_delivers_and_not_what_is_behind_it(
     assert {manifest_name(Seq(seq)) for seq in range(SEGMENTS + 1)} <= set(reads.names)
     for seq in range(1, SEGMENTS):
         reads.names.clear()
-        assert [segment.seq for segment in delivery.deliver()] == [seq]
+        assert seqs_of(delivery.deliver()) == [seq]
         assert reads.names == [manifest_name(Seq(seq)), manifest_name(Seq(SEGMENTS))]
-    assert delivery.deliver() == []
+    assert delivery.deliver() is None
 
 
 def test_what_was_read_for_a_later_batch_is_not_delivered_of_a_log_that_has_been_replaced(
@@ -228,7 +232,7 @@ def test_a_sink_that_is_added_to_a_log_begins_behind_the_windows_that_it_cannot_
         (tmp_path / "log" / manifest_name(Seq(seq))).unlink(missing_ok=True)
     late = of(log, tmp_path, segments_max=2)
     assert late.began == 4
-    delivered = [segment.seq for _ in range(SEGMENTS) for segment in late.deliver()]
+    delivered = [seq for _ in range(SEGMENTS) for seq in seqs_of(late.deliver())]
     assert delivered == list(range(4, SEGMENTS))
     assert of(log, tmp_path, segments_max=2).began is None
 

@@ -53,8 +53,8 @@ def deliver(
     spark, batches = spark or NotedHere(), []
     tasks = Places(spark, rows_max=rows_max)
     delivery = Delivery(open_sink(f"file://{out}?format=jsonl", log_id="cf"), JobSettings(log, limits=limits or BatchLimits()), tasks)
-    while segments := delivery.deliver():
-        batches.append([segment.seq for segment in segments])
+    while batch := delivery.deliver():
+        batches.append([segment.seq for segment in batch.segments])
     return tasks, spark, batches
 
 
