@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -15,6 +17,7 @@ from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Batch
 from spark_merge.sinks.opensearch.client import OpenSearchSession
+from spark_merge.sinks.opensearch.ddl import IndexDdlRunner
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.story import Died, mortal
@@ -139,6 +142,30 @@ def test_whatever_request_a_worker_dies_at_a_change_is_done_once(rig: Rig, monke
         rig.bring([(at, later)])
         assert rig.rows(schema) == sorted([*expected, later], key=repr)
     assert len(rig.indices()) == len(now), "none is left over"
+
+
+def test_who_only_ends_the_first_batch_makes_no_index_again(
+    opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked at no table, and something is accepted from then on: an index that is gone had rows."""
+    rig, (query, now, _, _) = Rig(opensearch, tmp_path), STEPS["add"]
+    rig.schemas, rig.seq = [TABLE, OTHER], 1
+    first = rig.sink()
+    first.open(epoch=None)
+    batch = rig.segment(first, [(B, ROWS[0])], query, now)
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexDdlRunner, "carry_out", mock.Mock(side_effect=Died))
+        with pytest.raises(Died):
+            first.accept(batch, rig.outcomes)
+    first.close()
+    with closing(rig.sink()) as sink:
+        assert sink.open(epoch=None).begun is not None
+        sink.accept(rig.segment(sink, [(B, ROWS[0])], query, now), rig.outcomes)
+        rig.schemas, rig.seq = now, 2
+        (index,) = (name for name in rig.indices() if ".s.b-" in name)
+        rig.node.ask("DELETE", f"/{index}")
+        with pytest.raises(SinkError, match="leads to no index"):
+            rig.segment(sink, [(B, ROWS[1])], "", now)
 
 
 def test_a_previous_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
-from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.clickhouse.ddl import Ddls
@@ -25,8 +25,8 @@ from spark_merge.sinks.clickhouse.server import forget
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
-from spark_merge.sinks.kit.keyed import KnownTables
 from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.kit.target_tables import TargetTables
 from spark_merge.sinks.kit.written import end_with_ddls, planned
 
 CHUNK_PARTS = 4
@@ -41,18 +41,16 @@ class ClickHouseSink:
         self._journal = Journal(settings.server, settings.database)
         self._position = position_of(self._journal, log_id=log_id)
         self._ddls = Ddls(self._tables, self._position.check)
-        self._fresh = False
         self._written: Accepted | None = None
-        self._known = KnownTables[None]()
+        self._ready = TargetTables[None]()
 
     def look(self) -> Accepted | None:
         return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
-        self._fresh = state.accepted is None
         self._written = self._journal.written(state.accepted)
-        self._known.forget()
+        self._ready.forget()
         return Standing(state.owner, state.accepted, self._written)
 
     def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
@@ -69,12 +67,11 @@ class ClickHouseSink:
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         last = batch.heads[-1]
         if last.ddls or last.upto_ts in self._settings.done:
-            self._known.forget()
+            self._ready.forget()
             end_with_ddls(self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._ddls.carry_out(last))
         else:
             checked_effects(last)
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
-        self._fresh = False
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         return reading(self._tables, schema, self.look(), parts=parts, keys=keys)
@@ -86,16 +83,12 @@ class ClickHouseSink:
         self._journal.note_written(Accepted.of(last.manifest), log_id=self._position.state.log_id)
 
     def _writer(self, heads: Sequence[Head]) -> ClickHouseWriter:
-        self._make_ready(heads)
+        fresh = self._position.state.accepted is None
+        due = self._ready.due(heads, all_tables=fresh)
+        self._tables.ready(due, fresh=fresh)
+        self._ready.learn(dict.fromkeys(due))
         targets = {schema.name: self._tables.target(schema) for schema in tables_with_rows(heads)}
         return ClickHouseWriter(self._settings.server, targets, self._journal.output)
-
-    def _make_ready(self, heads: Sequence[Head]) -> None:
-        """At the start all tables, so that what is not there later was taken away; then those with rows in these segments."""
-        wanted = heads[0].schemas.values() if self._fresh else tables_with_rows(heads)
-        new = self._known.unknown(filter(has_rows, wanted))
-        self._tables.ready(new, fresh=self._fresh)
-        self._known.learn(dict.fromkeys(new))
 
 
 def _leaves(uri: SinkUri) -> str:

@@ -1,4 +1,4 @@
-"""A table of a target that speaks SQL: its rows, read back by its key, and for how long what it has is believed.
+"""A table of a target that speaks SQL: its rows, read back by its key.
 
     position ─► what the table has ─► cuts of its key ─► in tasks, each part: SELECT … WHERE key in (after, upper], or key in (…)
 
@@ -11,10 +11,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -24,9 +23,6 @@ from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
 
 T = TypeVar("T")
-
-TABLES_KNOWN_S = 600
-"""How long what a table of the target has is believed; our own DDLs, and every error, make it be read again."""
 
 
 class KeyedTable(Protocol):
@@ -55,24 +51,3 @@ def keyed_reading(accepted: Accepted | None, table: KeyedTable, parts: Iterable[
 def keys_of(schema: TableSchema, keys: pa.Table) -> list[Key]:
     """`keys` as of `Readable.reading`."""
     return list(zip(*(keys.column(name).to_pylist() for name in schema.key), strict=True))
-
-
-class KnownTables(Generic[T]):
-    """What tables of the target have, as far as it is believed."""
-
-    def __init__(self) -> None:
-        self._known: dict[TableSchema, tuple[T, float]] = {}
-
-    def unknown(self, schemas: Iterable[TableSchema]) -> list[TableSchema]:
-        oldest = time.monotonic() - TABLES_KNOWN_S
-        return [schema for schema in schemas if self._known.get(schema, (None, oldest))[1] <= oldest]
-
-    def learn(self, value: Mapping[TableSchema, T]) -> None:
-        now = time.monotonic()
-        self._known |= {schema: (one, now) for schema, one in value.items()}
-
-    def get(self, schema: TableSchema) -> T | None:
-        return self._known[schema][0] if schema in self._known else None
-
-    def forget(self) -> None:
-        self._known.clear()

@@ -25,9 +25,9 @@ from spark_merge.merge.cut import stages, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.kit.keyed import KnownTables
 from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.kit.target_tables import TargetTables
 from spark_merge.sinks.kit.written import end_with_ddls, planned
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
@@ -50,16 +50,14 @@ class SqlSink:
         self._session = MysqlSession(settings.server, Role.WRITE_TARGET)
         self._position = position_of(self._session, settings.position_schema, log_id=log_id)
         self._log_id = log_id
-        self._makes_tables = False
-        self._known = KnownTables[TargetTable]()
+        self._ready = TargetTables[TargetTable]()
 
     def look(self) -> Accepted | None:
         return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
-        self._known.forget()
-        self._makes_tables = self._settings.create_tables and state.accepted is None
+        self._ready.forget()
         if (begun := self._underway.begun) is None:
             return Standing(state.owner, state.accepted)
         return Standing(state.owner, state.accepted, Accepted(Seq(begun.last), manifest=begun.manifest), begun.sink)
@@ -74,7 +72,6 @@ class SqlSink:
     def _writer(self, heads: Sequence[Head], workers: int, tasks: Tasks) -> SqlWriter:
         """The batch is begun, on record."""
         underway, state = self._underway, self._position.state
-        self._make_tables(heads[0].schemas)
         tables = self._tables(heads)
         last = heads[-1]
         name, manifest = (underway.begun.sink, underway.begun.manifest) if underway.begun else (heads[0].received_as, last.manifest.id)
@@ -86,7 +83,7 @@ class SqlSink:
         last = batch.heads[-1]
         checked_effects(last, self._settings.decided)
         if last.ddls:
-            self._known.forget()
+            self._ready.forget()
             end_with_ddls(self._position, batch.heads, note=self._note_written, carry_out=lambda: self._ddls().carry_out(last))
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
@@ -112,22 +109,17 @@ class SqlSink:
         ddls = DdlSettings(lock, settings.routes, settings.decided, settings.skip_views)
         return DdlRunner(lambda: MysqlSession(server, Role.ALTER_TARGET), NotedDdls(self._position), ddls)
 
-    def _make_tables(self, schemas: Mapping[TableName, TableSchema]) -> None:
-        """While nothing is accepted, once a term. From then on DDLs see to it, and a table that is not there was dropped by somebody: made
-        again, it would lack the rows that it had."""
-        if self._makes_tables:
-            routes = self._settings.routes
-            carried_out(self._session, lambda: make_tables(self._session, schemas.values(), routes), doing="making the tables")
-            self._makes_tables = False
-
     def _tables(self, heads: Sequence[Head]) -> Mapping[TableName, TargetTable]:
         """What those tables have at the target that have rows in these segments."""
-        wanted, tables = tables_with_rows(heads), {}
-        if new := self._known.unknown(wanted):
-            targets = {schema.name: self._settings.routes.target(schema.name) for schema in new}
-            tables = carried_out(self._session, lambda: read_tables(self._session, new, targets), doing="reading what the tables have")
-            self._known.learn({schema: tables[schema.name] for schema in new if not tables[schema.name].problem})
-        return {schema.name: known for schema in wanted if (known := self._known.get(schema)) is not None} | tables
+        schemas, routes, tables = heads[0].schemas.values(), self._settings.routes, {}
+        if self._settings.create_tables and self._position.state.accepted is None:
+            carried_out(self._session, lambda: make_tables(self._session, schemas, routes), doing="making the tables")
+        if due := self._ready.due(heads, all_tables=False):
+            targets = {schema.name: routes.target(schema.name) for schema in due}
+            tables = carried_out(self._session, lambda: read_tables(self._session, due, targets), doing="reading what the tables have")
+            self._ready.learn({schema: tables[schema.name] for schema in due if not tables[schema.name].problem})
+        known = {schema.name: self._ready.get(schema) for schema in tables_with_rows(heads)}
+        return {name: table for name, table in (known | tables).items() if table is not None}
 
 
 @dataclass(frozen=True, slots=True)

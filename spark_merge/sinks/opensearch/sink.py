@@ -18,10 +18,11 @@ import pyarrow as pa
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from spark_merge.ddl.routes import check_apart
-from spark_merge.merge.cut import stages, tables_with_rows
+from spark_merge.merge.cut import stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.kit.target_tables import TargetTables
 from spark_merge.sinks.kit.written import end_with_ddls, planned
 from spark_merge.sinks.opensearch.changes import Changes, arrived, changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
@@ -45,16 +46,14 @@ class OpenSearchSink:
         self._session = OpenSearchSession(settings.server)
         self._position = position_of(self._session, settings.position_index, log_id=log_id)
         self._indices = Indices(self._session, settings, log_id=log_id)
-        self._makes_indices = False
-        self._fit: set[TableSchema] = set()
+        self._ready = TargetTables[None]()
 
     def look(self) -> Accepted | None:
         return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
-        self._makes_indices = state.accepted is None
-        self._fit.clear()
+        self._ready.forget()
         written = state.detail
         return Standing(state.owner, state.accepted, None if written is None else Accepted(written.seq, manifest=written.manifest))
 
@@ -99,16 +98,15 @@ class OpenSearchSink:
         return BulkWriter(self._settings, OwnedPosition(self._settings.server, self._settings.position_index, self._position.state.owner))
 
     def _prepare(self, heads: Sequence[Head]) -> None:
-        """The tables that have rows in these segments have indices that fit; at the beginning all have."""
-        schemas = ours(heads[0].schemas)
-        self._settings.names.check(schemas)
-        wanted = [schema for schema in (schemas.values() if self._makes_indices else tables_with_rows(heads)) if schema not in self._fit]
-        there = self._indices.there(map(self._alias, wanted))
-        for schema in wanted:
+        self._settings.names.check(ours(heads[0].schemas))
+        fresh = self._position.state.accepted is None
+        due = self._ready.due(heads, all_tables=fresh)
+        there = self._indices.there(map(self._alias, due))
+        for schema in due:
             index = there.get(self._alias(schema))
             if index is not None:
                 self._indices.fit(schema, index)
-            elif self._makes_indices:
+            elif fresh:
                 self._position.check()
                 self._indices.make(self._alias(schema), schema, heads[0].seq)
             else:
@@ -116,8 +114,7 @@ class OpenSearchSink:
                     f"{self._settings.server}: alias {self._alias(schema)} leads to no index, and {schema.name} had rows there",
                     hint="bring the index back from a snapshot; or make an empty one, let the alias lead there, and dump the table again",
                 )
-            self._fit.add(schema)
-        self._makes_indices = False
+        self._ready.learn(dict.fromkeys(due))
 
     def _note_written(self, last: Head) -> None:
         if self._position.state.detail is None:
@@ -128,7 +125,7 @@ class OpenSearchSink:
     def _carry_out(self, last: Head, value: Changes) -> None:
         written = self._position.state.detail
         assert written is not None, "it is noted"
-        self._fit.clear()
+        self._ready.forget()
         IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(value)
         if self._settings.refresh == "accept":
             self._refresh(ours(last.next_schemas).keys())
