@@ -514,6 +514,20 @@ MERGING = [
         f"{POSITIONS}::test_a_step_back_and_a_gap_accept_nothing",
     ),
     Mutation(
+        "OpenSearch: who only ends a first batch that was written makes an index again that is gone",
+        "spark_merge/sinks/opensearch/sink.py::OpenSearchSink._prepare",
+        "self._position.state.accepted is None",
+        "not self._ready._known",
+        "tests/integration/test_opensearch_ddl.py::test_who_only_ends_the_first_batch_makes_no_index_again",
+    ),
+    Mutation(
+        "a table of the target is looked at only once it gets rows, also at the start",
+        "spark_merge/sinks/kit/target_tables.py::TargetTables.due",
+        " if all_tables else tables_with_rows(heads)",
+        " if not heads else tables_with_rows(heads)",
+        "tests/unit/sinks/test_target_tables.py::test_a_table_is_looked_at_before_it_gets_rows_and_at_the_start_each_is",
+    ),
+    Mutation(
         "a DDL is carried out before it is on record that its batch is written",
         "spark_merge/sinks/kit/written.py::end_with_ddls",
         "note()\n    carry_out",
