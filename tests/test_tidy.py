@@ -175,7 +175,6 @@ TESTED_THROUGH = {
     "spark_merge.ddl.alter_table": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.column_syntax": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.partition_syntax": "tests/unit/ddl/test_parser.py",
-    "spark_merge.sinks.opensearch.ddl": "tests/integration/test_opensearch_ddl.py",
     "spark_merge.codecs.encode.runs": "tests/unit/sinks/test_spool_frames.py",
     "spark_merge.sinks.iceberg.modes": "tests/contract/test_iceberg_sink.py",
     "spark_merge.sinks.kafka.rows": "tests/integration/test_kafka_sink.py",

@@ -217,7 +217,7 @@ def test_who_stays_is_answered_and_others_are_not_bound_by_it(tmp_path: Path) ->
 class Answering:
     """A server that answers a statement by its first word with rows or with an error's code."""
 
-    def __init__(self, flavour: Flavour = Flavour.TIDB, **answers: object) -> None:
+    def __init__(self, flavour: Flavour = Flavour.TIDB, **answers: Any) -> None:
         self.flavour, self._answers = flavour, answers
 
     def rows(self, sql: str, __: object = None) -> Any:
@@ -235,7 +235,7 @@ NO_RIGHTS = [1044, 1142, 1143, 1146, 1049, 1054, 1290, 1836]
 @pytest.mark.parametrize("code", NO_RIGHTS)
 @pytest.mark.parametrize("statement", ["update", "insert"])
 def test_who_may_not_write_a_mark_has_none_with_the_grant(statement: str, code: int) -> None:
-    session = cast("MysqlSession", Answering(**{statement: code}))
+    session = cast("MysqlSession", Answering(Flavour.TIDB, **{statement: code}))
     what, hint = parted(schema.unwritable(session, "reader"))
     assert f"cannot be written: error {code}" in what
     assert "GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'reader'@'%'" in hint
