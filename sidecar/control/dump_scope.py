@@ -133,6 +133,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, defaults: DumpSection) ->
         sinks=tuple(dict.fromkeys(request.sinks)),
         read_with=defaults.read_with,
         for_ddl=CommitTs(request.for_ddl) if request.for_ddl else None,
+        exact=request.exact,
     )
 
 

@@ -9,7 +9,6 @@
   trailing metadata `ticdc-dump-owner`: empty while the owner is not known. One that could own it, and whose terms fail or have not
   begun, answers UNAVAILABLE and says why.
 - Nothing here runs in the pipeline's thread, and it never waits for the database on behalf of these calls (P3).
-
 - Few calls at once may wait for the database (Start, Preview), each for no longer than its caller waits. So Query, Stop and health have
   threads left while the database does not answer.
 
@@ -33,7 +32,7 @@ import grpc
 
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
-from sidecar.control.exact import after_dump, after_restart, followed_by, is_exact
+from sidecar.control.exact import after_dump, after_restart, followed_by, verification_of
 from sidecar.control.fields import check_fields
 from sidecar.control.preview import preview
 from sidecar.control.repeated import already_done, is_set
@@ -130,12 +129,13 @@ class ControlService(control_pb2_grpc.ControlServicer):
             for why in unknown_sinks(last.sinks if last is not None else (), self._served.sinks):
                 raise RefusedRequest(why, hint="use dumpstart, with --sink for one of them or without it for all")
             restart, shows = RestartDump(request.new_dump_id, request.dump_id), partial(_is_dump, request.new_dump_id)
-            if last is None or status.dump(request.new_dump_id) is not None or not is_exact(last.dump_id, self._served.history()):
+            is_there = status.dump(request.new_dump_id) is not None
+            if last is None or is_there or (verification := verification_of(last, self._served.history())) is None:
                 return self._carried_out(restart, context, shows)
             port = self._verifications(context)
-            following = after_restart(last.dump_id, request.new_dump_id, port, asked_ms=int(time() * 1000))
+            following = after_restart(verification, request.new_dump_id, port, asked_ms=int(time() * 1000))
             with followed_by(following, port, self._served.asker(context)):
-                return self._carried_out(restart, context, shows)
+                return self._carried_out(replace(restart, exact=True), context, shows)
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_reported(request, context):

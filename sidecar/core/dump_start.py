@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.shared.model.messages import READERS_MAX, RestartDump, Settings, StartDump
+from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.model.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
 from sidecar.core.window import Windows
 from sidecar.shared.errors import DumpsWait, RefusedRequest, parted
 from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Brackets, Settings, StartDump
@@ -212,6 +215,7 @@ def started(request: StartDump, *, among: Collection[Progress], ground: Ground) 
         number=ground.next_number(),
         read_with=request.read_with,
         for_ddl=request.for_ddl,
+        exact=request.exact,
     )
 
 
@@ -293,12 +297,14 @@ def _check_keys(old: Progress) -> None:
         raise RefusedRequest(f"dump {old.dump_id} has finished, and its keys are not kept", hint="use dumpstart --keys")
 
 
-def once_more(old: Progress, dump_id: str, limits: DumpLimits) -> StartDump:
-    """The request that would start `old` again, with snapshot brackets where marks do not come any more. Raises RefusedRequest."""
+def once_more(old: Progress, request: RestartDump) -> StartDump:
+    """The request that starts `old` again. Raises RefusedRequest."""
     _check_keys(old)
+    if old.exact not in (None, request.exact):
+        raise RefusedRequest(f"dump {old.dump_id} is not the one that was shown when this was requested", hint="ask again, with --id")
     where = tuple((t.table, t.where) for t in old.tables if t.where is not None)
     return StartDump(
-        dump_id,
+        request.new_dump_id,
         tuple(t.table for t in old.tables),
         Brackets.SNAPSHOT if limits.no_marks else old.brackets,
         old.chunk_rows,
@@ -310,4 +316,5 @@ def once_more(old: Progress, dump_id: str, limits: DumpLimits) -> StartDump:
         sinks=old.sinks,
         read_with=old.read_with,
         for_ddl=old.for_ddl,
+        exact=request.exact,
     )

@@ -77,7 +77,7 @@ class Dumps:
             return
         dump = self._intended(request)
         if isinstance(request, RestartDump):
-            self._start(once_more(dump.progress, request.new_dump_id, self._ground.limits), instead_of=dump)
+            self._start(once_more(dump.progress, request), instead_of=dump)
             return
         dump.request(request)
         self._dumps.sort(key=lambda one: one.progress.number)

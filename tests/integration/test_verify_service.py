@@ -282,6 +282,19 @@ def test_the_restart_of_an_exact_dump_is_exact(service: Service, state: DumpStat
         assert service.asked("--id", "last", "--detach")["id"] == exact_id(dump_id)
 
 
+def test_the_restart_of_an_exact_dump_is_exact_where_the_history_has_lost_its_entries(service: Service) -> None:
+    service.run_command("dumpstart", "--tables", "shop.orders", "--exact")
+    service.served = replace(service.served, history=list)
+    with Serving(service.served) as serving:
+        service.serving = serving
+        done = service.run_command("dumprestart", "--json")
+    assert done.exit_code == 0, done.output
+    dump_id = json.loads(done.stdout)["dump_id"]
+    request = read_waiting(service.log, exact_id(dump_id))
+    assert request is not None
+    assert (request.after_dump, request.repair) == (dump_id, True)
+
+
 def test_the_restart_of_another_dump_is_not_exact(service: Service) -> None:
     for command in (["dumpstart", "--tables", "shop.orders"], ["dumprestart"]):
         assert service.run_command(*command).exit_code == 0
@@ -293,7 +306,7 @@ def test_a_restart_that_could_not_be_exact_is_rejected(service: Service) -> None
     dump_id = json.loads(done.stdout)["dump_id"]
     remove_files(OwnedLog(service.log, 1), exact_id(dump_id))
     done = service.run_command("dumprestart")
-    assert (done.exit_code, f"dump {dump_id} is exact" in done.output) == (3, True), done.output
+    assert (done.exit_code, "the request of its comparison" in done.output) == (3, True), done.output
     assert len(service.owner.carried_out) == 1
 
 

@@ -234,7 +234,7 @@ class StartDump:
     `where`: the SQL predicate of each table that has one, by the changefeed's own filter or the operator's. `keys`: of these tables only
     the rows with these handle keys, in canonical text, each key once; a key that the source does not have becomes a delete. `narrowed`:
     tables of which the operator wants a part. `sinks`: the names of those that receive the rows; empty: all. `read_with`: of the tables
-    without a predicate and keys. `for_ddl`: as of Progress."""
+    without a predicate and keys. `for_ddl`, `exact`: as of Progress."""
 
     dump_id: str
     tables: tuple[TableName, ...]
@@ -248,6 +248,7 @@ class StartDump:
     sinks: tuple[str, ...] = ()
     read_with: ReadWith = ReadWith.SQL
     for_ddl: CommitTs | None = None
+    exact: bool = False
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
@@ -301,10 +302,12 @@ class StopDump:
 
 @dataclass(frozen=True, slots=True)
 class RestartDump:
-    """Stop a dump if it is not over, and start the same scope from the beginning under `new_dump_id`."""
+    """Stop a dump if it is not over, and start the same scope from the beginning under `new_dump_id`. `exact`: as of Progress; it must be
+    what the record of that dump says, if that says it."""
 
     new_dump_id: str
     dump_id: str = ""
+    exact: bool = False
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 

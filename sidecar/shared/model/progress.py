@@ -103,7 +103,8 @@ class Progress:
     id of the log that has what its cursors say; empty: not recorded, by 0.2.0 and before. `resumable`: if it fails, later DDLs
     are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all. `number`: rises from dump to dump.
     `read_with`: as of StartDump; whose keys the cursors are. `for_ddl`: commit-ts of a DDL of these tables whose values the dump brings to
-    `sinks`, which may carry it out without them (spark_merge/delivery/rereads.py); None: of none."""
+    `sinks`, which may carry it out without them (spark_merge/delivery/rereads.py); None: of none. `exact`: whether a verification with
+    repair follows it (control/exact.py); None: not recorded, by 0.4.0 and before."""
 
     dump_id: str
     state: DumpState
@@ -122,6 +123,7 @@ class Progress:
     number: int = 0
     read_with: ReadWith = ReadWith.SQL
     for_ddl: CommitTs | None = None
+    exact: bool | None = None
 
     def without_keys(self) -> Progress:
         """As it is kept once it has finished."""
@@ -147,6 +149,7 @@ class Progress:
             "number": self.number,
             "read_with": self.read_with,
             **({} if self.for_ddl is None else {"for_ddl": str(self.for_ddl)}),
+            **({} if self.exact is None else {"exact": self.exact}),
             "tables": tables_to_json(self.tables),
         }
 
@@ -170,6 +173,7 @@ def progress_from_json(value: dict[str, Any]) -> Progress:
         number=int(value.get("number", 0)),
         read_with=ReadWith(value.get("read_with", ReadWith.SQL)),
         for_ddl=CommitTs(int(value["for_ddl"])) if "for_ddl" in value else None,
+        exact=bool(value["exact"]) if "exact" in value else None,
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),

@@ -228,11 +228,25 @@ def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
         TableProgress(A, (), chunks=1, rows=9, bytes=90, complete_at=CommitTs(300)),
         TableProgress(B, (Span(("5",)),), chunks=1, where="v > 1"),
     )
-    d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table", for_ddl=CommitTs(50)))
-    d.request(RestartDump(SECOND))
+    d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table", for_ddl=CommitTs(50), exact=True))
+    d.request(RestartDump(SECOND, exact=True))
     fresh = (TableProgress(A, since_seq=Seq(5)), TableProgress(B, where="v > 1", since_seq=Seq(5)))
-    again = Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None, number=1, for_ddl=CommitTs(50))
+    again = Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None, number=1, for_ddl=CommitTs(50), exact=True)
     assert d.progress == again
+
+
+@pytest.mark.parametrize(("recorded", "requested"), [(True, False), (False, True), (None, True), (None, False)])
+def test_a_restart_is_of_the_dump_that_it_was_requested_for(recorded: bool | None, requested: bool) -> None:
+    """Whether that one is exact was asked before the restart, which names no dump."""
+    d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), (TableProgress(A),), exact=recorded))
+    if recorded is None:
+        d.request(RestartDump(SECOND, exact=requested))
+        assert d.progress is not None
+        assert (d.progress.dump_id, d.progress.exact) == (SECOND, requested)
+        return
+    with pytest.raises(RefusedRequest, match="is not the one that was shown"):
+        d.request(RestartDump(SECOND, exact=requested))
+    assert [one.dump_id for one in d.records] == [FIRST]
 
 
 KEYS = tuple((str(number),) for number in range(9))

@@ -51,6 +51,7 @@ progresses = st.builds(
     pace=st.builds(Pace, numbers, numbers, numbers, st.floats(0, 1e6)),
     log=st.text(),
     for_ddl=st.none() | numbers.map(CommitTs),
+    exact=st.none() | st.booleans(),
 )
 
 
