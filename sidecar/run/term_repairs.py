@@ -1,6 +1,9 @@
 """The repairs of a term: taken over, begun after a verification, answered and ended by operators. repairing.py has one repair.
 
-A repair's file is of its owner's epoch (shared/log/owned.py): an owner writes one as it takes a repair over, and a late one's is not read.
+- A repair's file is of its owner's epoch (log/owned.py): an owner writes one as it takes over a repair that has not ended, and a late one's
+  is not read.
+- No repair of a verification that an operator has stopped corrects anything from then on. The history, where the stop is first, says so:
+  whoever takes the repair over, or would begin it, ends it (`_stopped`).
 """
 
 from __future__ import annotations
@@ -12,7 +15,14 @@ from threading import RLock
 
 from msgspec import structs
 
-from sidecar.history.entry import HistoryEntry
+from sidecar.shared.model.messages import Asker
+from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import LogUnreachable, RefusedRequest, StorageFull
+from sidecar.history.entry import HistoryEntry, OperationCommand
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.verification import RepairReport, RepairState, VerifyReport, VerifyRequest, repair_stem
+from sidecar.shared.log.verification_files import differences_of, read_repair, read_report, read_request
 from sidecar.ports import OperationHistory
 from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete
@@ -24,6 +34,8 @@ from sidecar.shared.log.verification_files import differences_of, read_repair, r
 from sidecar.shared.model.messages import Asker
 from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.model.progress import DumpState
+
+ENDED = frozenset({RepairState.FINISHED, RepairState.FAILED})
 
 
 class TermRepairs:
@@ -43,20 +55,27 @@ class TermRepairs:
         self.running: dict[OperationId, Repair] = {}
 
     def take_over(self, entry: HistoryEntry) -> None:
-        """One that an earlier term has not ended. One that waits for an answer continues when it has one."""
+        """One that an earlier term has not ended. One that asks continues when it has an answer."""
         if entry.state not in (DumpState.FINISHED, DumpState.FAILED) or entry.result == EQUAL:
             return
         request = read_request(self._log, entry.id)
         if request is None or not request.repair:
             return
         repair = read_repair(self._log, entry.id)
-        if repair is not None and repair.state is not RepairState.RUNNING:
+        if repair is not None and repair.state in ENDED:
             return
-        if (report := read_report(self._log, entry.id)) is not None and request.is_to_repair(report):
-            self.begin(entry, report, request.delete_at_most if repair is None else repair.delete_at_most)
-            self._write(entry.id, repair or self.running[entry.id].report)
+        if repair is not None and repair.state is RepairState.ASKS and _stop_of(entry) is None:
+            self._write(entry.id, repair)
+        elif (report := read_report(self._log, entry.id)) is not None and request.is_to_repair(report):
+            self.begin(entry, report, request.delete_at_most if repair is None else repair.delete_at_most, before=repair)
+            if entry.id in self.running:
+                self._write(entry.id, repair or self.running[entry.id].report)
 
-    def begin(self, entry: HistoryEntry, report: VerifyReport, delete_at_most: int | None) -> None:
+    def begin(self, entry: HistoryEntry, report: VerifyReport, delete_at_most: int | None, *, before: RepairReport | None = None) -> None:
+        """`before`: how far it is, if it had begun."""
+        if (stop := _stop_of(entry)) is not None:
+            self._stopped(entry.id, stop.asked_by, before or RepairReport())
+            return
         deletes = rows_to_delete(report, delete_at_most)
         if deletes:
             self._log_line(deletes_line(entry.id, deletes))
@@ -84,12 +103,16 @@ class TermRepairs:
         """Of a verification that is over. Again it changes nothing."""
         entry, known = self._history.find(operation_id), self.running.get(operation_id)
         report = read_repair(self._log, operation_id) if known is None else known.report
-        if entry is None or report is None or report.state in (RepairState.FINISHED, RepairState.FAILED):
-            if entry is not None and any(one.command == "stop" for one in entry.commands):
+        if entry is None or report is None or report.state in ENDED:
+            if entry is not None and _stop_of(entry) is not None:
                 return
             raise RefusedRequest(f"verification {operation_id} is over, and it has no repair to end", hint="see dumpverify --list")
-        ended = ended_by(asker, report, self._history.find(report.dumps[-1]) if report.dumps else None)
         self._history.record(entry.commanded("stop", asker, self._wall_ms()))
+        self._stopped(operation_id, asker, report)
+
+    def _stopped(self, operation_id: OperationId, asker: Asker, report: RepairReport) -> None:
+        """`report`: the last one of the repair."""
+        ended = ended_by(asker, report, self._history.find(report.dumps[-1]) if report.dumps else None)
         self._write(operation_id, ended)
         self.running.pop(operation_id, None)
         self._log_line(repair_line(operation_id, ended))
@@ -129,3 +152,7 @@ class TermRepairs:
 
     def _write(self, operation_id: OperationId, report: RepairReport) -> None:
         self._owned.write(repair_stem(operation_id), report.to_json())
+
+
+def _stop_of(entry: HistoryEntry) -> OperationCommand | None:
+    return next((one for one in entry.commands if one.command == "stop"), None)

@@ -125,6 +125,20 @@ REPAIRS = [
         f"{OF_REPAIRING}::test_the_differences_of_a_repair_that_runs_are_kept",
     ),
     Mutation(
+        "the next owner goes on with a repair that was stopped",
+        "sidecar/run/term_repairs.py::TermRepairs.begin",
+        "is not None",
+        "is not None and not entry.commands",
+        "tests/unit/run/test_term_repairs.py::test_what_an_operator_has_stopped_corrects_nothing_from_then_on[runs-True]",
+    ),
+    Mutation(
+        "what a late owner writes of a repair that asks is read",
+        "sidecar/run/term_repairs.py::TermRepairs.take_over",
+        "self._write(entry.id, repair)",
+        "pass",
+        "tests/unit/run/test_term_repairs.py::test_what_a_late_owner_writes_of_a_repair_is_not_read[asks]",
+    ),
+    Mutation(
         "a stop amid a step of a repair is undone by that step",
         "sidecar/run/term_repairs.py::TermRepairs.step",
         "get(operation_id",
