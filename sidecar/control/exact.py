@@ -1,8 +1,8 @@
 """Exact dumps: when one has finished its sinks are compared with TiDB, and corrected, by a verification of its own.
 
 - The dump's record says that it is exact (`Progress.exact`), and the verification has the id that belongs to its dump (`exact_id`).
-- A record that 0.4 or before wrote does not say it. Then the history does, as long as it has all that there was: the dump is exact if it, or
-  the dump of which it is the restart, has a verification there. 0.4 left a restart with the verification of the dump before it.
+- A record that 0.4 or before wrote does not say it. Then the history does, as long as it has lost nothing: the dump is exact if it, or the
+  dump of which it is the restart, has a verification there. 0.4 left a restart with the verification of the dump before it.
 - It is on record before the dump is requested, so a dump whose command died is exact too. It ends where the dump is rejected.
 - A restart of an exact dump is exact, in whatever state that dump is, or it is rejected; so is one where nobody knows.
 """
@@ -45,7 +45,7 @@ def verification_of(dump: Progress, history: Sequence[HistoryEntry]) -> Operatio
         one = there[one].restart_of
     if one not in there or len(there) >= HISTORY_MAX:
         raise RefusedRequest(
-            f"whether dump {dump.dump_id} is exact is not known: an older version wrote its record, and the history does not have it any more",
+            f"whether dump {dump.dump_id} is exact is not known: an older version wrote its record, and the history may have lost it",
             hint="use dumpstart with its tables, with --exact if it is to be exact",
         )
     return None

@@ -8,6 +8,8 @@
   of them can take it, it is rejected.
 - When a dump begins, those that have finished or were stopped are forgotten, except the last one. A dump that failed can be resumed: it is
   kept until a dump of all its tables starts, and FAILED_MAX of them at most.
+- A finished dump for a DDL is kept, too, until each of its sinks has passed that DDL: its record gives them leave to
+  (spark_merge/delivery/rereads.py). So are LEAVES_MAX of them at most; a sink that comes later stops, and names the command again.
 - A dump of keys that has finished keeps how many there were, and not the keys. So it cannot be started again.
 - A table that appears is dumped by the first dump that grows.
 - A dump whose sinks have other names than before the last start, or are removed, fails: nobody would receive its rows.
@@ -15,8 +17,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from sidecar.core.dump import NEXT, POSSIBLE, ChangeOfOne, Dump
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, possible, started
@@ -32,6 +35,7 @@ RUNNING_MAX = 4
 WAITING_MAX = 16
 """Dumps that are not over: each is in every manifest."""
 FAILED_MAX = 3
+LEAVES_MAX = 16
 
 
 class Dumps:
@@ -53,8 +57,9 @@ class Dumps:
         ground.dumps = max((one.number + 1 for one in recovered), default=0)
         ground.revision = max((one.revision for one in recovered), default=0)
         ordered = sorted(recovered, key=lambda progress: progress.number)
-        there = [possible(one, limits) for one in ordered]
-        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in there]
+        received = [with_receivers(one, limits.sinks) for one in ordered]
+        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in received]
+        self._accepted: Mapping[str, Seq | None] = {}
         self._turn = self._closing = 0
         self._begin_queued()
 
@@ -99,9 +104,9 @@ class Dumps:
         self._turn += 1
         return [command for dump in in_turn if dump.progress.dump_id not in throttled for command in dump.next()]
 
-    def allow(self, room: DumpRoom) -> None:
-        """What the sinks leave to all of them from now on."""
-        self._ground.room = room
+    def allow(self, room: DumpRoom, accepted: Mapping[str, Seq | None] = MappingProxyType({})) -> None:
+        """What the sinks leave to all of them from now on. `accepted`: the last segment of each sink that reports, by name."""
+        self._ground.room, self._accepted = room, accepted
 
     def demand(self) -> Demand:
         """What they take, and whether they would take more."""
@@ -201,8 +206,16 @@ class Dumps:
         over = [dump for dump in self._dumps if dump.progress.state in OVER]
         failed = [dump for dump in over if dump.progress.state is DumpState.FAILED and not dump.tables <= set(whole)]
         ended = sorted((dump for dump in over if dump.progress.state is not DumpState.FAILED), key=lambda dump: dump.progress.revision)
-        kept = [*failed[-FAILED_MAX:], *ended[-1:]]
+        kept = [*failed[-FAILED_MAX:], *ended[-1:], *[dump for dump in ended if self._is_awaited(dump.progress)][-LEAVES_MAX:]]
         self._forget([dump for dump in over if dump not in kept])
+
+    def _is_awaited(self, dump: Progress) -> bool:
+        """Whether a sink may not have passed the DDL for which the dump is. That was in the log before the dump began."""
+        if dump.for_ddl is None or dump.state is not DumpState.FINISHED:
+            return False
+        passed = max(table.since_seq for table in dump.tables) - 1
+        accepted = (self._accepted.get(sink) for sink in dump.sinks if sink in (self._ground.limits.sinks or dump.sinks))
+        return any(seq is None or seq < passed for seq in accepted)
 
     def _forget(self, dumps: Collection[Dump]) -> None:
         for dump in dumps:

@@ -6,7 +6,7 @@ The pipeline asks it what it asks of `core.dumps.Dumps`. Marks are checked and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from sidecar.core.dump_start import Demand, DumpRoom, Ground
@@ -126,7 +126,7 @@ class RecordedDump:
     def demand(self) -> Demand:
         return Demand()
 
-    def allow(self, room: DumpRoom) -> None:
+    def allow(self, room: DumpRoom, accepted: Mapping[str, Seq | None]) -> None:
         """Its windows are all known beforehand."""
 
     def oldest_open_seq(self) -> Seq | None:

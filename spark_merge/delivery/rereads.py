@@ -6,6 +6,7 @@ it: there is nothing else that a death could leave behind.
     the sink stops at the DDL ─► the dump is in a manifest ─► the sink carries the DDL out ─► the dump's chunks come, in later segments
 
 - The dump has no chunk from before the log had the DDL, so each of its SELECTs sees what TiDB made of the values.
+- It is in manifests until each of its sinks has passed the DDL (core/dumps.py), whatever else is dumped meanwhile.
 - It is of all rows of the table, for this sink. One that has failed or was stopped gives no leave: it may bring no row.
 - Whose rows the dump reads goes by the table's id: a table that has come to the name since then gives no leave for the one that had it.
 - Until it is complete in the sink, the table's values there are those that the target made. So the sink's record does not have the table as
@@ -47,7 +48,7 @@ def rereads(log: Folder, sink: str) -> Rereads:
     now = LoggedSchemas(log, last.next_schemas or last.schemas)
     return {
         (dump.for_ddl, table.table): Reread(table.since_seq, now[table.table].table_id)
-        for dump in logged_dumps(last.dumps)
+        for dump in sorted(logged_dumps(last.dumps), key=lambda one: one.number)  # of two the later one
         if dump.for_ddl is not None and sink in dump.sinks and dump.state not in _MAY_BRING_NONE
         for table in dump.tables
         if table.whole and table.table in now

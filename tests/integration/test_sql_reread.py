@@ -124,7 +124,7 @@ class Logged:
         self.log.commit(
             Manifest(
                 seq, 1, CommitTs(upto_ts - SEGMENT_TS), upto_ts, data.name, data.rows, data.bytes, {}, schemas, "canal-json", ddls, windows,
-                progress=records[0] if records else None, next_schemas=self.schemas[1] if ddl else None, table_rows=data.table_rows,
+                progress=records[0] if records else None, more_dumps=records[1:], next_schemas=self.schemas[1] if ddl else None, table_rows=data.table_rows,
                 id=f"m{seq}",
             )
         )  # fmt: skip
@@ -134,15 +134,15 @@ class Logged:
         self.segment([change(BEFORE, number + 1, row) for number, row in enumerate(INSERTED)])
         self.segment(ddl=True)
 
-    def chunks(self, state: DumpState = DumpState.FINISHED) -> None:
+    def chunks(self, state: DumpState = DumpState.FINISHED, *others: Progress) -> None:
         path = chunk_name(DUMP, epoch=1, number=1)
         write_chunk(self.folder, path, pa.table({one.name: [row[n] for row in READ] for n, one in enumerate(AFTER.columns)}))
         chunk = ChunkFile(TABLE, path, len(READ), 1, None, None, since_seq=Seq(2))
         low, high = CommitTs(2 * SEGMENT_TS + 1), CommitTs(3 * SEGMENT_TS + 50)
-        record = dump(state)
+        record = replace(dump(state), number=len(others))
         done = replace(record.tables[0], spans=(), complete_at=CommitTs((self.next + 1) * SEGMENT_TS))
         window = ClosedWindow(DUMP, low, high, Seq(2), (chunk,), (SINK,))
-        self.segment(windows=(window,), dumps=[replace(record, tables=(done,))])
+        self.segment(windows=(window,), dumps=[replace(record, tables=(done,)), *others])
 
 
 def change(schema: TableSchema, ts: int, row: Row, kind: str = "INSERT") -> Change:
@@ -252,6 +252,16 @@ def test_a_dump_that_brings_the_values_at_some_time_gives_leave(db: MariaDb, log
     log.to_the_ddl()
     log.segment(LATER, dumps=[dump()])
     log.chunks(state)
+    deliver(db, log)
+    assert rows_of(db, AFTER, THERE) == EXPECTED
+
+
+def test_of_two_dumps_for_a_ddl_the_later_one_gives_leave(db: MariaDb, log: Logged) -> None:
+    """Whichever is first in the manifest. The earlier one is from before the DDL."""
+    earlier = replace(dump(DumpState.FINISHED, since=1), dump_id="e" * 16)
+    log.to_the_ddl()
+    log.segment(LATER, dumps=[replace(dump(), number=1), earlier])
+    log.chunks(DumpState.FINISHED, earlier)
     deliver(db, log)
     assert rows_of(db, AFTER, THERE) == EXPECTED
 

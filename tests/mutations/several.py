@@ -126,6 +126,20 @@ SEVERAL = [
         "test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for[request_2-states2-paused-None]",
     ),
     Mutation(
+        "a dump that gives leave for a DDL is forgotten before its sink looks",
+        "sidecar/core/dumps.py::Dumps._is_awaited",
+        "seq is None or seq < passed",
+        "False",
+        "tests/unit/core/test_leave.py::test_a_dump_that_gives_leave_is_known_until_its_sinks_have_passed_the_ddl",
+    ),
+    Mutation(
+        "a dump that gave leave for a DDL is in each manifest for ever",
+        "sidecar/pipeline.py::Pipeline._receive_sinks",
+        "one.sink: one.accepted for",
+        "one.sink: None for",
+        "tests/unit/test_pipeline.py::test_dumps_know_what_each_sink_has_accepted",
+    ),
+    Mutation(
         "more dumps run at a time than the page of limits says",
         "sidecar/core/dumps.py::RUNNING_MAX",
         "4",

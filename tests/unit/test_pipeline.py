@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -684,6 +685,18 @@ def test_a_source_that_is_away_holds_the_dump_and_not_the_stream_and_it_goes_on_
     assert pipeline.outage is None
     assert pipeline.dump.progress is not None
     assert pipeline.dump.progress.state is DumpState.FINISHED
+
+
+def test_dumps_know_what_each_sink_has_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By that a dump for a DDL is known for as long as a sink may need it (core/dumps.py)."""
+    stage = Stage()
+    stage.deliveries = FakeDeliveries()
+    stage.deliveries.batches, stage.deliveries.seq = (BatchDone(Seq(0), 1, 1, 0, 0.01, 0.0, 0),), Seq(0)
+    pipeline = stage.attach()
+    allowed = Mock()
+    monkeypatch.setattr(pipeline.dump, "allow", allowed)
+    pipeline.step(poll_s=0)
+    assert allowed.call_args.args[1] == {"file:///out": Seq(0)}
 
 
 def test_an_operators_request_does_not_wait_for_the_end_of_the_pause() -> None:

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from sidecar.control.dump_scope import Scope
 from sidecar.control import exact as exact_module
+from sidecar.control.dump_scope import Scope
 from sidecar.control.exact import after_dump, exact_id, verification_of
 from sidecar.shared.model.messages import NOT_RECORDED, Brackets
 from sidecar.shared.model.nouns import OperationId, Seq

@@ -228,10 +228,14 @@ def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
         TableProgress(A, (), chunks=1, rows=9, bytes=90, complete_at=CommitTs(300)),
         TableProgress(B, (Span(("5",)),), chunks=1, where="v > 1"),
     )
-    d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table", for_ddl=CommitTs(50), exact=True))
+    d = dump(
+        Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table", for_ddl=CommitTs(50), exact=True)
+    )
     d.request(RestartDump(SECOND, exact=True))
     fresh = (TableProgress(A, since_seq=Seq(5)), TableProgress(B, where="v > 1", since_seq=Seq(5)))
-    again = Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None, number=1, for_ddl=CommitTs(50), exact=True)
+    again = Progress(
+        SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None, number=1, for_ddl=CommitTs(50), exact=True
+    )
     assert d.progress == again
 
 
