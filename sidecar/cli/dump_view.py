@@ -99,7 +99,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
         source = "TiKV" if status.read_with == ReadWith.TIKV else "TiDB"
         by = f" by {_READERS[status.read_on]}" if status.read_on else ""
         read = f", read from {source}{by}" if status.read_with else ""
-        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets{read}{only}"
+        ddl = f", for the DDL at commit_ts {status.for_ddl_tso}" if status.for_ddl_tso else ""
+        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets{read}{only}{ddl}"
     yield "state", Text(state if status.dump_id else "no dump has been started", style=STATE_STYLES.get(state, ""))
     if status.reason:
         yield "reason", status.reason
@@ -157,6 +158,7 @@ def _other_dump(dump: pb.DumpSummary) -> Text:
     state = STATE_NAMES[dump.state]
     text = f"{dump.dump_id} {state}, {dump.tables_complete:,} of {counted(dump.tables, 'table')}, {counted(dump.rows, 'row')}"
     text += f", behind {', '.join(dump.waits_for)}" if dump.waits_for else ""
+    text += f", for the DDL at commit_ts {dump.for_ddl_tso}" if dump.for_ddl_tso else ""
     return Text(text + (f": {dump.reason}" if dump.reason else ""), style=STATE_STYLES.get(state, ""))
 
 

@@ -89,6 +89,7 @@ def dump_status(status: SidecarStatus, dump_id: str = "") -> pb.DumpStatus:
         result.read_with = progress.read_with
         result.settings.CopyFrom(_settings(progress, status))
         result.dump_sinks.extend(progress.sinks)
+        result.for_ddl_tso = progress.for_ddl or 0
         result.tables.extend(_table(table, status) for table in progress.tables)
     return result
 
@@ -104,6 +105,7 @@ def _summary(dump: Progress, status: SidecarStatus) -> pb.DumpSummary:
         bytes=sum(table.bytes for table in dump.tables),
         sinks=dump.sinks,
         waits_for=[other.dump_id for other in blocking(dump, status.dumps)],
+        for_ddl_tso=dump.for_ddl or 0,
     )
 
 
@@ -180,7 +182,12 @@ def _operation(entry: HistoryEntry, now_ms: int) -> pb.Operation:
         id=entry.id,
         kind=KINDS[entry.kind],
         scope=pb.OperationScope(
-            tables=scope.tables, table_count=scope.table_count, by_keys=scope.by_keys, filtered=scope.filtered, sinks=scope.sinks
+            tables=scope.tables,
+            table_count=scope.table_count,
+            by_keys=scope.by_keys,
+            filtered=scope.filtered,
+            sinks=scope.sinks,
+            for_ddl_tso=scope.for_ddl,
         ),
         asked_by=_asker(entry.asked_by),
         started_ms=entry.started_ms,
@@ -304,4 +311,5 @@ def scope_text(scope: pb.OperationScope) -> str:
     parts += [f"by keys in {scope.by_keys:,}"] if scope.by_keys else []
     parts += [f"filtered in {scope.filtered:,}"] if scope.filtered else []
     parts += [f"to {', '.join(scope.sinks)}"] if scope.sinks else []
+    parts += [f"for the DDL at commit_ts {scope.for_ddl_tso}"] if scope.for_ddl_tso else []
     return "; ".join(parts)

@@ -25,13 +25,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.core.dump_run import Failure, MarkLost, Run
-from sidecar.core.dump_start import Ground, changed, resumed
-from sidecar.shared.errors import MarkError, RefusedRequest
-from sidecar.shared.model.chunk import ClosedWindow
+from sidecar.core.dump_start import Ground, changed, lacking_after_stop, resumed
 from sidecar.shared.model.messages import Command, PauseDump, ResumeDump, SegmentBuilt, SetDump, SourceEvent, StopDump
 from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress
 from sidecar.shared.model.schema_step import TableStep
+from sidecar.shared.errors import MarkError, RefusedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +209,17 @@ class Dump:
     def _move(self, happened: ChangeOfOne | Begin | Failure) -> None:
         state = NEXT[type(happened)][self.progress.state]
         if self._run is None:
-            self._record = replace(self._record, state=state, revision=self._ground.next_revision())
+            reason = self._reason(happened) or self._record.reason
+            self._record = replace(self._record, state=state, revision=self._ground.next_revision(), reason=reason)
         else:
-            self._run.record(state, reason=happened.reason if isinstance(happened, Failure) else None)
+            self._run.record(state, reason=self._reason(happened))
             if state not in _ACTIVE:
                 self._take(self._run.progress)
+
+    def _reason(self, happened: ChangeOfOne | Begin | Failure) -> str | None:
+        if isinstance(happened, StopDump):
+            return lacking_after_stop(self.progress)
+        return happened.reason if isinstance(happened, Failure) else None
 
     def _advance(self, *, seq: Seq | None = None, may_complete: bool = True) -> None:
         """The log, or the dump's tables, are others now: on record with what follows when that completes the dump."""

@@ -292,6 +292,17 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
+def lacking_after_stop(dump: Progress) -> str | None:
+    """What is not there if it is stopped now: a sink that has carried its DDL out has values of its own until the dump is complete."""
+    if dump.for_ddl is None:
+        return None
+    lacking = sum(table.complete_at is None for table in dump.tables)
+    why = (
+        f"{lacking:,} of its {len(dump.tables):,} tables lack the values of the DDL at commit_ts {dump.for_ddl} in each of these sinks that"
+    )
+    return with_hint(f"{why} has carried it out: {listed(dump.sinks)}", f"use dumprestart --id {dump.dump_id}")
+
+
 def _check_keys(old: Progress) -> None:
     if any(table.past_keys for table in old.tables):
         raise RefusedRequest(f"dump {old.dump_id} has finished, and its keys are not kept", hint="use dumpstart --keys")

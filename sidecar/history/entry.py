@@ -39,13 +39,14 @@ class OperationKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class OperationScope:
     """`tables`: the names of the first of `table_count`. `by_keys`, `filtered`: of how many of them the operation has only rows with
-    given keys, or only rows of a predicate. `sinks`: the names of the first; empty: all sinks."""
+    given keys, or only rows of a predicate. `sinks`: the names of the first; empty: all sinks. `for_ddl`: as of Progress; 0: of none."""
 
     tables: tuple[str, ...] = ()
     table_count: int = 0
     by_keys: int = 0
     filtered: int = 0
     sinks: tuple[str, ...] = ()
+    for_ddl: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", _names(self.tables, TABLES_KEPT_MAX))
@@ -119,6 +120,7 @@ def entry_from_json(value: dict[str, Any]) -> HistoryEntry:
             int(scope["by_keys"]),
             int(scope["filtered"]),
             tuple(map(str, scope["sinks"])),
+            int(scope.get("for_ddl", 0)),
         ),
         asked_by=_asker(value["asked_by"]),
         started_ms=int(value["started_ms"]),
@@ -155,7 +157,7 @@ def advanced(entry: HistoryEntry, progress: Progress, now_ms: int) -> HistoryEnt
     names = tuple(str(table.table) for table in tables[:TABLES_KEPT_MAX])
     return replace(
         entry,
-        scope=OperationScope(names, len(tables), keyed, narrowed, progress.sinks),
+        scope=OperationScope(names, len(tables), keyed, narrowed, progress.sinks, progress.for_ddl or 0),
         state=progress.state,
         ended_ms=(entry.ended_ms or now_ms) if progress.state in OVER else 0,
         result=progress.reason or "",

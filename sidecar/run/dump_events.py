@@ -110,7 +110,7 @@ class DumpEvents:
         if now.state in OVER:
             values["bytes"] = sum(table.bytes for table in now.tables)
         reason, hint = parted(now.reason or "")
-        return LogEvent(event, values | given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
+        return LogEvent(event, values | given(reason=reason, hint=hint), "warning" if now.reason else "info")
 
 
 def _outline(dump: Progress) -> dict[str, object]:

@@ -3,7 +3,7 @@
 - A repair's file is of its owner's epoch (log/owned.py): an owner writes one as it takes over a repair that has not ended, and a late one's
   is not read.
 - No repair of a verification that an operator has stopped corrects anything from then on. The history, where the stop is first, says so:
-  whoever takes the repair over, or would begin it, ends it (`_stopped`).
+  an owner that takes the repair over, or would begin it, ends it (`_stopped`).
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ class Logged:
         self.log.commit(
             Manifest(
                 seq, 1, CommitTs(upto_ts - SEGMENT_TS), upto_ts, data.name, data.rows, data.bytes, {}, schemas, "canal-json", ddls, windows,
-                progress=records[0] if records else None, more_dumps=records[1:], next_schemas=self.schemas[1] if ddl else None, table_rows=data.table_rows,
-                id=f"m{seq}",
+                progress=records[0] if records else None, more_dumps=records[1:],
+                next_schemas=self.schemas[1] if ddl else None, table_rows=data.table_rows, id=f"m{seq}",
             )
         )  # fmt: skip
         self.next += 1

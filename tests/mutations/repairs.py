@@ -125,7 +125,7 @@ REPAIRS = [
         f"{OF_REPAIRING}::test_the_differences_of_a_repair_that_runs_are_kept",
     ),
     Mutation(
-        "the next owner goes on with a repair that was stopped",
+        "the next owner continues a repair that was stopped",
         "sidecar/run/term_repairs.py::TermRepairs.begin",
         "is not None",
         "is not None and not entry.commands",

@@ -133,6 +133,13 @@ SEVERAL = [
         "tests/unit/core/test_leave.py::test_a_dump_that_gives_leave_is_known_until_its_sinks_have_passed_the_ddl",
     ),
     Mutation(
+        "the stop of a dump for a DDL does not say what its sinks lack",
+        "sidecar/core/dump.py::Dump._reason",
+        "lacking_after_stop(self.progress)",
+        "None",
+        "tests/unit/core/test_dump.py::test_the_stop_of_a_dump_for_a_ddl_says_what_its_sinks_lack_then[50-running]",
+    ),
+    Mutation(
         "a dump that gave leave for a DDL is in each manifest for ever",
         "sidecar/pipeline.py::Pipeline._receive_sinks",
         "one.sink: one.accepted for",

@@ -544,18 +544,20 @@ class Operation(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[OperationKind, str]] = ..., scope: _Optional[_Union[OperationScope, _Mapping]] = ..., asked_by: _Optional[_Union[Asker, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., state: _Optional[_Union[DumpState, str]] = ..., result: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., seconds: _Optional[float] = ..., commands: _Optional[_Iterable[_Union[OperationCommand, _Mapping]]] = ..., commands_before: _Optional[int] = ...) -> None: ...
 
 class OperationScope(_message.Message):
-    __slots__ = ("tables", "table_count", "by_keys", "filtered", "sinks")
+    __slots__ = ("tables", "table_count", "by_keys", "filtered", "sinks", "for_ddl_tso")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     TABLE_COUNT_FIELD_NUMBER: _ClassVar[int]
     BY_KEYS_FIELD_NUMBER: _ClassVar[int]
     FILTERED_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
+    FOR_DDL_TSO_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedScalarFieldContainer[str]
     table_count: int
     by_keys: int
     filtered: int
     sinks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tables: _Optional[_Iterable[str]] = ..., table_count: _Optional[int] = ..., by_keys: _Optional[int] = ..., filtered: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ...) -> None: ...
+    for_ddl_tso: int
+    def __init__(self, tables: _Optional[_Iterable[str]] = ..., table_count: _Optional[int] = ..., by_keys: _Optional[int] = ..., filtered: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., for_ddl_tso: _Optional[int] = ...) -> None: ...
 
 class OperationCommand(_message.Message):
     __slots__ = ("command", "asked_by", "at_ms")
@@ -596,7 +598,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps", "timeline", "services", "read_with", "read_on", "verification", "stream_waiting_for")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps", "timeline", "services", "read_with", "read_on", "verification", "for_ddl_tso", "stream_waiting_for")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -635,6 +637,7 @@ class DumpStatus(_message.Message):
     READ_WITH_FIELD_NUMBER: _ClassVar[int]
     READ_ON_FIELD_NUMBER: _ClassVar[int]
     VERIFICATION_FIELD_NUMBER: _ClassVar[int]
+    FOR_DDL_TSO_FIELD_NUMBER: _ClassVar[int]
     STREAM_WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
@@ -674,8 +677,9 @@ class DumpStatus(_message.Message):
     read_with: str
     read_on: str
     verification: Verification
+    for_ddl_tso: int
     stream_waiting_for: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., read_with: _Optional[str] = ..., read_on: _Optional[str] = ..., verification: _Optional[_Union[Verification, _Mapping]] = ..., stream_waiting_for: _Optional[str] = ...) -> None: ...
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., read_with: _Optional[str] = ..., read_on: _Optional[str] = ..., verification: _Optional[_Union[Verification, _Mapping]] = ..., for_ddl_tso: _Optional[int] = ..., stream_waiting_for: _Optional[str] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("name", "error", "failures", "again_s")
@@ -766,7 +770,7 @@ class DumpedChunk(_message.Message):
     def __init__(self, dump_id: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., low_tso: _Optional[int] = ..., high_tso: _Optional[int] = ..., rows: _Optional[int] = ..., dropped: _Optional[int] = ..., seq: _Optional[int] = ...) -> None: ...
 
 class DumpSummary(_message.Message):
-    __slots__ = ("dump_id", "state", "reason", "tables", "tables_complete", "rows", "bytes", "sinks", "waits_for")
+    __slots__ = ("dump_id", "state", "reason", "tables", "tables_complete", "rows", "bytes", "sinks", "waits_for", "for_ddl_tso")
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -776,6 +780,7 @@ class DumpSummary(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    FOR_DDL_TSO_FIELD_NUMBER: _ClassVar[int]
     dump_id: str
     state: DumpState
     reason: str
@@ -785,7 +790,8 @@ class DumpSummary(_message.Message):
     bytes: int
     sinks: _containers.RepeatedScalarFieldContainer[str]
     waits_for: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., tables: _Optional[int] = ..., tables_complete: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
+    for_ddl_tso: int
+    def __init__(self, dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., tables: _Optional[int] = ..., tables_complete: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ..., for_ddl_tso: _Optional[int] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
     __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq", "began_tso", "tables_known", "tables", "overloaded", "median_s")

@@ -111,6 +111,14 @@ def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
         assert part in text, part
 
 
+def test_the_picture_says_for_which_ddl_each_dump_is() -> None:
+    other = pb.DumpSummary(dump_id="other", state=pb.DUMP_STATE_FINISHED, for_ddl_tso=9)
+    text = picture(status(for_ddl_tso=7, dump_sinks=["lake"], dumps=[other]))
+    assert "for lake only, for the DDL at commit_ts 7" in text
+    assert "for the DDL at commit_ts 9" in text
+    assert "for the DDL" not in picture(status(dump_sinks=["lake"]))
+
+
 def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_whole() -> None:
     tables = [pb.SinkTableStatus(schema="shop", table="a", complete_since_tso=TSO), pb.SinkTableStatus(schema="shop", table="b")]
     sinks = [pb.SinkStatus(sink="lake", tables_known=True, tables=tables), pb.SinkStatus(sink="new")]

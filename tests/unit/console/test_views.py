@@ -17,12 +17,12 @@ from msgspec import structs
 
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
-from sidecar.shared.config import ConsoleSection, KafkaSection, LogSection
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import REPORTS
-from sidecar.shared.model.progress import DumpState
 from tests.support.console import CONFIG, HERE, Browser, ServedConsole, Shown, browser_of, console_of
-from tests.support.console_shop import DONE, DUMP, VERIFIED, Shop
+from tests.support.console_shop import DONE, DUMP, SINKS, VERIFIED, Shop
 from tests.support.eventually import eventually
 from tests.unit.control.serving import Owner, Serving, standby
 from ticdc_dump.v1 import control_pb2 as pb
@@ -73,6 +73,23 @@ def test_figures_of_a_dump_are_sums_of_its_tables(tmp_path: Path) -> None:
         assert f"Rows {sum(one.rows for one in Shop().progress().tables):,}" in words
         assert "Time left 4 min 14 s" in words
         assert "Waiting for held back by delivery" in words
+
+
+class OfDdl(Shop):
+    """Its dump is for a DDL."""
+
+    def progress(self) -> Progress:
+        return replace(Shop.progress(self), for_ddl=CommitTs(77), sinks=(SINKS[0],))
+
+
+def test_a_dump_for_a_ddl_says_so_and_what_a_stop_of_it_leaves(tmp_path: Path) -> None:
+    shop = OfDdl()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        page = browser_of(console, logged_in=True).get("/dump")
+        assert f"It brings the values of the DDL at commit_ts 77 to {SINKS[0]}." in page.words
+        assert "lack the values of the DDL at commit_ts 77 in a sink that has carried it out" in page.text
+    with opened(Shop(), tmp_path / "another") as browser:
+        assert "DDL at commit_ts" not in browser.get("/dump").text
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------

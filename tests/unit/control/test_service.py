@@ -5,6 +5,7 @@ grpcio-testing drops the trailing metadata of an aborted call: that is tested ov
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from threading import Event, Thread
@@ -17,8 +18,12 @@ import pytest
 from sidecar.control import service as service_module
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService
-from sidecar.control.wire import preview_json
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.control.wire import preview_json, scope_text, status_json
+from sidecar.shared.model.messages import NOT_RECORDED, Brackets, PauseDump, StartDump
+from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.model.progress import DumpState
+from sidecar.shared.errors import CoordinationLost, SourceError
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope, entry_from_json, of_dump
 from sidecar.ports import Caller, SchemaSource, SlowReads
 from sidecar.shared.config import DumpSection
 from sidecar.shared.errors import CoordinationLost, SourceError
@@ -205,6 +210,21 @@ def test_a_restart_is_for_the_same_sinks_and_refused_where_one_is_there_no_more(
     restart = pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND)
     assert "no sink is called lake" in other.refused("Restart", restart)
     assert [*lake.ok("Restart", restart).dump_sinks] == ["lake"]
+
+
+def test_a_dump_for_a_ddl_is_shown_as_one_and_its_stop_says_what_that_leaves(owner: Owner) -> None:
+    calls = Calls(owner.served(sinks={"lake": ""}))
+    started = calls.ok("Start", start(sinks=["lake"], table_rules=["shop.orders"], for_ddl=7))
+    [summary] = started.dumps
+    assert (started.for_ddl_tso, summary.for_ddl_tso, status_json(started)["for_ddl_tso"]) == (7, 7, "7")
+    entry = of_dump(owner.dump.records[0], now_ms=1)
+    assert entry_from_json(json.loads(json.dumps(entry.to_json()))) == entry
+    owner.history.record(entry)
+    [operation] = calls.ok("List", pb.ListRequest()).operations
+    assert "for the DDL at commit_ts 7" in scope_text(operation.scope)
+    assert "lack the values of the DDL at commit_ts 7" in calls.ok("Stop", pb.DumpRequest(changefeed=FEED)).reason
+    restart = pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND)
+    assert calls.ok("Restart", restart).for_ddl_tso == 7
 
 
 def test_a_restart_without_a_dump_is_refused(calls: Calls) -> None:

@@ -53,6 +53,7 @@ STATUS = SidecarStatus(
             reason="denied",
             pace=Pace(0, 21, 22, 2.5),
             sinks=("file:///out",),
+            for_ddl=CommitTs(TS - 3),
         ),
     ),
     resolved_ts=TS,
@@ -162,7 +163,7 @@ def test_every_field_of_an_operation_is_filled_and_in_the_json() -> None:
     entry = HistoryEntry(
         id=OperationId("b" * 16),
         kind=OperationKind.VERIFICATION,
-        scope=OperationScope(("s.t",), 4, 1, 2, ("lake",)),
+        scope=OperationScope(("s.t",), 4, 1, 2, ("lake",), 11),
         asked_by=asker,
         started_ms=1,
         state=DumpState.FINISHED,

@@ -40,7 +40,9 @@ from sidecar.shared.model.messages import (
     StopDump,
 )
 from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName, ts_at
+from sidecar.core.plan import SPANS_MAX
 from sidecar.shared.model.progress import OVER, DumpState, Progress, Span, TableProgress, keys_bytes, progress_from_json, unread
+from sidecar.shared.errors import DumpsWait, RefusedRequest, with_hint
 
 A, B = TableName("s", "a"), TableName("s", "b")
 FIRST, SECOND = "1" * 16, "2" * 16
@@ -239,9 +241,26 @@ def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
     assert d.progress == again
 
 
+@pytest.mark.parametrize("state", [DumpState.QUEUED, DumpState.RUNNING, DumpState.PAUSED])
+@pytest.mark.parametrize("for_ddl", [None, CommitTs(50)])
+def test_the_stop_of_a_dump_for_a_ddl_says_what_its_sinks_lack_then(state: DumpState, for_ddl: CommitTs | None) -> None:
+    """They may have carried the DDL out already, with values of their own."""
+    tables = (TableProgress(A, (), complete_at=CommitTs(300)), TableProgress(B))
+    other = Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), tables)
+    one = Progress(FIRST, state, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), tables, sinks=("copy", "lake"), for_ddl=for_ddl, number=1)
+    d = Dumps(changefeed_id="cf", epoch=1, limits=DumpLimits(), recovered=(other, one), after_ts=CommitTs(400), next_seq=Seq(5))
+    d.request(StopDump(FIRST))
+    stopped = next(one for one in d.records if one.dump_id == FIRST)
+    lacks = "1 of its 2 tables lack the values of the DDL at commit_ts 50 in each of these sinks that has carried it out: copy, lake"
+    assert stopped.state is DumpState.STOPPED
+    assert stopped.reason == (with_hint(lacks, f"use dumprestart --id {FIRST}") if for_ddl else None)
+    d.request(RestartDump(SECOND[:-1] + "3", FIRST))
+    assert (d.records[-1].for_ddl, d.records[-1].reason) == (for_ddl, None)
+
+
 @pytest.mark.parametrize(("recorded", "requested"), [(True, False), (False, True), (None, True), (None, False)])
 def test_a_restart_is_of_the_dump_that_it_was_requested_for(recorded: bool | None, requested: bool) -> None:
-    """Whether that one is exact was asked before the restart, which names no dump."""
+    """The service looks whether that one is exact before the restart, which may name no dump."""
     d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), (TableProgress(A),), exact=recorded))
     if recorded is None:
         d.request(RestartDump(SECOND, exact=requested))
