@@ -10,7 +10,9 @@
   dumps, and of these where the log has all that their parts lack.
 - What is wrong with one dump's files, or with its id, costs that dump's certificate alone, with a line.
 - What is collected is bounded: a dump gets no certificate if IDLE_SEGMENTS_MAX segments close no window of it.
-- An owner writes and removes parts of its own epoch (shared/log/certificate_parts.py). All else it writes as the owner.
+- Where segments were removed that were not read, as on a full volume, they continue where the log begins now (`_continue_at`): a dump whose
+  windows may have been among them gets no certificate, with a line.
+- An owner writes and removes parts of its own epoch (log/certificate_parts.py). All else it writes as the owner.
 """
 
 from __future__ import annotations
@@ -27,6 +29,14 @@ from typing import Any
 from msgspec import structs
 
 from sidecar.history.entry import HistoryEntry
+from sidecar.shared.log.certificate import ChunkLine, SegmentLine, write_certificate
+from sidecar.shared.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, taken_over, write_part
+from sidecar.shared.log.certificate_sums import DumpSums
+from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.shared.log.layout import manifest_name, missing_files
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindows, ReadSegment
 from sidecar.run.dump_reports import DumpReports
@@ -155,8 +165,7 @@ class TermCertificates:
         """Where an earlier term has come to, or at the beginning of the log."""
         held, self._collected = self._collected, Seq(-1)  # before the log is listed: else what is there may be gone when it is read
         try:
-            with storage_errors(self._log):
-                _, run = listed(self._log, deep=False)
+            run = self._followed.there()
         except TicdcDumpError:
             self._collected = held
             raise
@@ -194,9 +203,22 @@ class TermCertificates:
         begins = self._next
         for segment in self._followed.read(range(begins, begins + self._at_once)):
             self._pass(segment)
+        accepted = self._deliveries.accepted()
+        if self._next == begins and accepted is not None and accepted >= begins:  # it was there
+            self._continue_at(begins, Seq(self._followed.there().start))
         whole = self._next == begins + self._at_once
         self._at_once = min(4 * self._at_once, MANIFESTS_AT_ONCE_MAX) if whole else 1
         return whole
+
+    def _continue_at(self, removed: Seq, first: Seq) -> None:
+        if first > removed:
+            why = f"segments {removed} to {first - 1} were removed before they were read"
+            for dump_id, dump in list(self._dumps.items()):
+                if (entry := self._history.find(dump_id)) is not None and entry.state is DumpState.FINISHED:
+                    self._separate(dump_id, partial(self._certify, dump, entry))
+                else:
+                    self._drop(dump_id, why)
+            self._next, self._windows = first, PassedWindows(first)
 
     def _pass(self, segment: ReadSegment) -> None:
         manifest = segment.manifest
@@ -331,13 +353,8 @@ class TermCertificates:
             "rows_sum_count": sums.with_rows_sum,
             "scope": {"tables": [] if scope is None else [structs.asdict(one) for one in scope.tables], "sinks": dump.sinks},
             "rows": sums.rows(),
-            "accepted": [self._accepted(sink) for sink in self._deliveries.sinks() if dump.accepted_by(sink.sink)],
+            "accepted": [self._followed.accepted(sink) for sink in self._deliveries.sinks() if dump.accepted_by(sink.sink)],
         }
-
-    def _accepted(self, sink: SinkDelivery) -> dict[str, Any]:
-        """`upto_ts` where the log has the segment still."""
-        segments = [] if sink.accepted is None else [*self._followed.read(range(sink.accepted, sink.accepted + 1))]
-        return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(segments[0].manifest.upto_ts) if segments else None}
 
     # ---- what is kept -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema
+from sidecar.shared.model.progress import Progress
+from sidecar.shared.log import storage
+from sidecar.shared.log.errors import storage_errors
+from sidecar.shared.log.hashed import sha256_of
+from sidecar.shared.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
+from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.segment_log import listed
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.run.collecting import ReadSegment
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
@@ -36,6 +47,16 @@ class FollowedLog:
             if name not in files:
                 return
             yield ReadSegment(read_manifest(self._log, name, files[name]), sha256_of(files[name]))
+
+    def accepted(self, sink: SinkDelivery) -> dict[str, Any]:
+        """For a certificate. `upto_ts` where the log has the segment still."""
+        segments = [] if sink.accepted is None else [*self.read(range(sink.accepted, sink.accepted + 1))]
+        return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(segments[0].manifest.upto_ts) if segments else None}
+
+    def there(self) -> range:
+        """The segments of the log."""
+        with storage_errors(self._log):
+            return listed(self._log, deep=False)[1]
 
     def schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
         name = manifest.schemas

@@ -333,4 +333,11 @@ CERTIFICATES = [
         "entry.chunks > dump.chunks + 0 * (sums := DumpSums(self._lines(dump))).chunks",
         "tests/unit/run/test_certifying.py::test_a_dump_whose_parts_an_earlier_owner_has_removed_has_no_certificate",
     ),
+    Mutation(
+        "certificates are stuck behind a segment that was removed unread",
+        "sidecar/run/certifying.py::TermCertificates._read_on",
+        "accepted >= begins",
+        "accepted < 0",
+        "tests/unit/run/test_certifying.py::test_segments_that_are_removed_unread_stop_no_later_certificate[0]",
+    ),
 ]

@@ -40,7 +40,8 @@ class Reports:
         self.found: list[SinkDelivery] = []
 
     def accepted(self) -> Seq | None:
-        return None
+        each = [one.accepted for one in self.found]
+        return min((seq for seq in each if seq is not None), default=None) if None not in each else None
 
     def sinks(self) -> Sequence[SinkDelivery]:
         return self.found

@@ -349,6 +349,28 @@ def test_segments_that_were_removed_before_they_were_collected_give_it_no_certif
     assert world.made.collected() == 5
 
 
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_segments_that_are_removed_unread_stop_no_later_certificate(world: World, missing: int) -> None:
+    """As on a full volume. The dump had its last window before them, or `missing` ones among them; another one begins after them."""
+    world.segment(world.window())
+    world.step(SAVE_S)
+    for number in range(3):
+        world.segment(*([world.window()] if number < missing else []))
+    world.records(DumpState.FINISHED if missing < 2 else DumpState.RUNNING, chunks=1 + missing)
+    world.reports.say(3)
+    world.owner.retain(delivered=Seq(3), open_from=None)
+    removed = [seq for seq in range(1, 4) if not storage.exists(world.log, manifest_name(Seq(seq)))]
+    assert removed == [1, 2]
+    world.step()
+    whole = "1 of its 2 chunks were collected" if missing == 1 else "segments 1 to 2 were removed before they were read"
+    assert world.reported("no certificate") == ([] if missing == 0 else [whole])
+    assert CERTIFICATES.ids(world.log) == ([DUMP] if missing == 0 else [])
+    world.segment(world.window(dump=OTHER), known=OTHER)
+    world.reports.say(4)
+    assert [line["seq"] for line in world.finish(OTHER)["segments"]] == [4]
+    assert world.made.collected() == 4
+
+
 def test_a_storage_that_is_away_is_requested_again_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.segment(world.window())
     world.segment(world.window())
