@@ -3,8 +3,8 @@
     what holds                               until                            and at the latest
     a window of a dump that is open          it closes                        its chunks are read again (core/window.py)
     certificates                             what they need is in a part      certifying.HOLD_MAX_S of errors, SAVE_IDLE_S without one
-    a verification                           it has read the segment          KEPT_MAX_S at one segment: it fails. Counted by its state's
-                                                                              file, so that no term and no process begins again with it
+    a verification                           it has read the segment          KEPT_MAX_S at one segment: it fails. Counted in a file, so
+                                                                              that no term and no process begins again with it
 
 Whatever is added here has a bound of its own, and a row. What the sinks have not accepted is no hold: it is their lag. On a full volume the
 next term removes what every sink has accepted, whatever holds it (Term.make_room).
@@ -15,7 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sidecar.control.status import RetentionHold
-from sidecar.report.figures import clock_time
+from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.verification import kept_stem
+from sidecar.shared.log.verification_files import read_kept
+from sidecar.shared.log.verification_state import KeptLog
 from sidecar.run.log_event import LogEvent
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.model.nouns import Seq
@@ -27,31 +32,46 @@ LINE_S = 120.0
 
 KEPT_MAX_S = 6 * 3_600.0
 """A large sink's rows may take hours to read. A worker that is gone reports nothing, and its verification would keep the log for ever."""
+LOOK_MAX_S = 60.0
+"""What the time between two looks counts for at most, and how often it is written."""
 
 
 class NeededSegments:
-    """The first segment that each verification still has to read, by its id, and since when it is that one. Any thread."""
+    """The first segment that each verification still has to read, by its id, and for how long it is that one. Any thread.
 
-    def __init__(self, wall_ms: Callable[[], int]) -> None:
-        self._wall_ms = wall_ms
-        self._kept: dict[str, tuple[Seq, int]] = {}
+    Time counts by this owner's looks, and LOOK_MAX_S at most from one to the next, also from the last one of the owner before. So no clock
+    that is ahead, was set, or ran while the machines slept makes a verification fail, and a dead worker's is not kept for ever.
+    """
 
-    def put(self, operation_id: str, first: Seq, since_ms: int) -> None:
-        """By its last state; 0: an older worker does not say since when. Raises RefusedRequest for one that has kept it for too long."""
+    def __init__(self, log: OwnedLog, wall_ms: Callable[[], int]) -> None:
+        self._owned, self._wall_ms = log, wall_ms
+        self._kept: dict[OperationId, KeptLog] = {}
+        self._written_s: dict[OperationId, float] = {}
+
+    def put(self, operation_id: OperationId, first: Seq) -> None:
+        """By its last state. Raises RefusedRequest for one that has kept it for too long, and as the log's storage."""
         before, now_ms = self._kept.get(operation_id), self._wall_ms()
-        since_ms = since_ms or (now_ms if before is None or before[0] != first else before[1])
-        self._kept[operation_id] = first, since_ms
-        if now_ms - since_ms >= KEPT_MAX_S * 1000:
+        if before is None and (before := read_kept(self._owned.folder, operation_id)) is not None:
+            self._written_s[operation_id] = before.seconds
+        if before is None or before.first != first:
+            before = KeptLog(first, 0.0, now_ms)
+            self._written_s[operation_id] = 0.0
+        seconds = before.seconds + min(max(now_ms - before.at_ms, 0) / 1000, LOOK_MAX_S)
+        self._kept[operation_id] = kept = KeptLog(first, seconds, now_ms)
+        if seconds - self._written_s[operation_id] >= LOOK_MAX_S:
+            self._owned.write(kept_stem(operation_id), kept.to_json())
+            self._written_s[operation_id] = seconds
+        if seconds >= KEPT_MAX_S:
             raise RefusedRequest(
-                f"it has kept the log from segment {first} on since {clock_time(since_ms)}, for {KEPT_MAX_S / 3600:g} h without a step",
+                f"it has kept the log from segment {first} on for {KEPT_MAX_S / 3600:g} h without a step",
                 hint="see the merge worker's lines for why, then verify again",
             )
 
-    def drop(self, operation_id: str) -> None:
+    def drop(self, operation_id: OperationId) -> None:
         self._kept.pop(operation_id, None)
 
     def first(self) -> Seq | None:
-        return min((first for first, _ in tuple(self._kept.values())), default=None)
+        return min((Seq(one.first) for one in tuple(self._kept.values())), default=None)
 
 
 class RetentionHolds:

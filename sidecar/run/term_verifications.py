@@ -92,7 +92,7 @@ class TermVerifications:
         self._states: dict[OperationId, VerifyState] = {}
         self._begun, self._hold_until_s = False, monotonic() + HOLD_S
         self._running: dict[OperationId, HistoryEntry] = {}
-        self._needs = retention.NeededSegments(wall_ms)
+        self._needs = retention.NeededSegments(log, wall_ms)
         self._recorded_s: dict[OperationId, float] = {}
         self._last: OperationId | None = None
 
@@ -105,7 +105,7 @@ class TermVerifications:
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
         with self._lock, self._set_aside():
-            self._running, self._slice, self._needs = {}, None, retention.NeededSegments(self._wall_ms)
+            self._running, self._slice, self._needs = {}, None, retention.NeededSegments(self._owned, self._wall_ms)
             self._repairs.running.clear()
             self._to_count.clear()
             self._states.clear()
@@ -301,7 +301,7 @@ class TermVerifications:
                 return
             self._states[operation_id] = state
             if state.needs_from is not None:
-                self._needs.put(operation_id, Seq(state.needs_from), state.needs_since_ms)
+                self._needs.put(operation_id, Seq(state.needs_from))
             is_due = now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S
             if is_due and state.rows != entry.rows and not self._is_slice(operation_id):
                 self._recorded_s[operation_id] = now_s

@@ -111,6 +111,7 @@ class Verifications:
     def __init__(self, settings: VerifySettings) -> None:
         self._settings = settings
         self._log: Folder = settings.job.log
+        self._over: set[OperationId] = set()
 
     def run(self, ending: Event) -> None:
         """Until `ending`. An error of a verification is reported, and that is tried again. Raises SparkLost."""
@@ -126,11 +127,15 @@ class Verifications:
             pause_s, last = (min(2 * pause_s, RETRY_MAX_S) if errors else LOOK_EVERY_S), errors
 
     def due(self) -> Iterator[VerifyRequest]:
-        """Those that are not over, in the order of their requests."""
-        waiting = []
-        for operation_id in request_ids(self._log):
+        """Those that are not over, in the order of their requests. One that was seen to be over is not read again."""
+        waiting, requested = [], request_ids(self._log)
+        self._over.intersection_update(requested)
+        for operation_id in requested:
+            if operation_id in self._over:
+                continue
             state = read_state(self._log, operation_id)
             if state is not None and state.is_over:
+                self._over.add(operation_id)
                 continue
             report, request = self.report(operation_id), read_request(self._log, operation_id)
             if report is not None and report.state in OVER:
@@ -213,7 +218,7 @@ class _Verification:
             return report
         report.waiting_for = ""
         report.ended_ms = self._settings.now_ms()
-        report.needs(None, report.ended_ms)
+        report.needs_from = None
         self._write()
         return report
 
@@ -222,7 +227,7 @@ class _Verification:
         the report."""
         state = read_state(self._log, self._request.id)
         if state is not None and state.needs_from is not None:
-            self._report.needs_from, self._report.needs_since_ms = state.needs_from, state.needs_since_ms
+            self._report.needs_from = state.needs_from
             saved = saved_in(self._log, f"{verify_folder(self._request.id)}/work")
             self._needed = {number: Seq(state.needs_from) for number in left if str(number) in saved}
 
@@ -328,7 +333,7 @@ class _Verification:
             write_state(self._log, self._report, self._request)
 
     def _write_progress(self) -> None:
-        self._report.needs(min(self._needed.values(), default=None), self._settings.now_ms())
+        self._report.needs_from = min(self._needed.values(), default=None)
         self._write()
 
     def _write(self) -> None:

@@ -116,6 +116,20 @@ CERTIFICATES = [
         "tests/unit/run/test_retention.py::test_a_verification_keeps_the_log_at_one_segment_for_a_bounded_time",
     ),
     Mutation(
+        "a stack that slept overnight fails a verification at waking",
+        "sidecar/run/retention.py::NeededSegments.put",
+        "min(max(now_ms - before.at_ms, 0) / 1000, LOOK_MAX_S)",
+        "max(now_ms - before.at_ms, 0) / 1000",
+        "tests/unit/run/test_retention.py::test_machines_that_sleep_and_clocks_that_jump_fail_no_verification[32400.0]",
+    ),
+    Mutation(
+        "each owner begins to count anew for how long a verification keeps the log",
+        "sidecar/run/retention.py::NeededSegments.put",
+        "self._owned.write(kept_stem(operation_id), kept.to_json())",
+        "pass",
+        "tests/unit/run/test_retention.py::test_owners_that_die_soon_do_not_begin_the_count_again[600]",
+    ),
+    Mutation(
         "what keeps the log has no line",
         "sidecar/run/retention.py::RetentionHolds.see",
         "one.seconds >= LINE_S",

@@ -714,6 +714,13 @@ VERIFYING = [
         "tests/unit/run/test_continuous.py::test_tables_that_a_sink_has_whole_are_ready_while_it_works",
     ),
     Mutation(
+        "a worker reads the state of each verification that is over each second",
+        "spark_merge/verify/runner.py::Verifications.due",
+        "self._over.add(operation_id)",
+        "pass",
+        "tests/unit/verify/test_runner.py::test_what_is_over_is_read_once_however_often_somebody_looks",
+    ),
+    Mutation(
         "the restart of an exact dump is not compared",
         "sidecar/control/exact.py::verification_of",
         "if dump.exact else",

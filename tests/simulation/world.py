@@ -278,7 +278,7 @@ def _lived(seed: int, *, steps: int, die_at: int | None) -> Result:
                             keyed = keyed_dump(again.dump_id, output.faults, again, cluster, sinks=again.sinks)
                             requests.waiting.append(keyed if output.complete() else again)
                 _finish_dump(pipeline, requests, last)
-            pipeline.dump.allow(UNLIMITED if settling or seed % 2 else some_room(rooms))
+            pipeline.dump.allow(UNLIMITED if settling or seed % 2 else some_room(rooms), {})
             pipeline.step(poll_s=0)
             held += pipeline.dump.demand().held
             states = [record.state for record in pipeline.dump.records]

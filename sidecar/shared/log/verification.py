@@ -6,6 +6,7 @@
     verify/{id}/waiting.json        the request, until the dump after which it is to begin has finished
     verify/{id}/begun.json          how often the worker's process has begun with it at the same place
     verify/{id}/repair-{epoch}.json     written by the sidecar: the dumps that correct the differences
+    verify/{id}/kept-{epoch}.json       written by the sidecar: for how long it keeps the log (run/retention.py)
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
     verify/cycle-{epoch}.json       of continuous verification: what was compared when (sidecar/run/cycle.py)
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 
@@ -65,12 +66,27 @@ def repair_stem(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/repair"
 
 
+def kept_stem(operation_id: OperationId) -> str:
+    return f"{verify_folder(operation_id)}/kept"
+
+
 def state_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/state.json"
 
 
 def differences_name(operation_id: OperationId, table: int) -> str:
     return f"{verify_folder(operation_id)}/differences-{table}.jsonl"
+
+
+S = TypeVar("S")
+
+
+def decoded(kind: type[S], data: bytes) -> S:
+    """Of a file of JSON. Raises ValueError for what is none of this kind."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no {kind.__name__}: {error}") from error
 
 
 class RequestedTable(msgspec.Struct, frozen=True):
@@ -152,14 +168,6 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     def is_to_repair(self, result: VerifyResult) -> bool:
         """Of one that is over."""
         return self.repair and bool(result.differing) and (self.partly or result.state is CheckState.DIFFERENT)
-
-
-def request_from_json(data: bytes) -> VerifyRequest:
-    """Raises ValueError for what is not one."""
-    try:
-        return msgspec.json.decode(data, type=VerifyRequest)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not a request for a verification: {error}") from error
 
 
 class CheckState(StrEnum):
@@ -259,7 +267,7 @@ class TableReport(msgspec.Struct, omit_defaults=True):
 
 class VerifyReport(msgspec.Struct):
     """`id`: the verification's. Times in milliseconds since 1970; `written_ms`: of this report, 0: unknown. `needs_from`: the first
-    segment of the log that is still to be read, and must not be removed, and it is that one since `needs_since_ms`; None: there is none.
+    segment of the log that is still to be read, and must not be removed; None: there is none.
     `waiting_for`: as of TableReport, of all tables. `worked_s`: for how long a process has carried it out, without outages."""
 
     id: StoredId
@@ -270,18 +278,12 @@ class VerifyReport(msgspec.Struct):
     needs_from: int | None = None
     written_ms: int = 0
     waiting_for: str = ""
-    needs_since_ms: int = 0
     worked_s: float = 0.0
 
     @property
     def waits(self) -> str:
         """What it, or a table of it, waits for; empty: nothing."""
         return self.waiting_for or next((one.waiting_for for one in self.tables if one.waiting_for), "")
-
-    def needs(self, first: int | None, now_ms: int) -> None:
-        """From this segment on."""
-        if first != self.needs_from:
-            self.needs_from, self.needs_since_ms = first, 0 if first is None else now_ms
 
     @property
     def differing(self) -> list[TableReport]:
@@ -298,16 +300,8 @@ def stopped(report: VerifyReport | None, operation_id: OperationId, now_ms: int,
     report = report or VerifyReport(operation_id, end, now_ms)
     open_ = {"state": end, "waiting_for": ""} | ({"why": why} if why else {})
     tables = [one if one.state in TABLE_OVER else msgspec.structs.replace(one, **open_) for one in report.tables]
-    ended = {"needs_from": None, "needs_since_ms": 0, "ended_ms": now_ms, "waiting_for": ""}
+    ended = {"needs_from": None, "ended_ms": now_ms, "waiting_for": ""}
     return msgspec.structs.replace(report, state=end, tables=tables, **ended)
-
-
-def report_from_json(data: bytes) -> VerifyReport:
-    """Raises ValueError for what is not one."""
-    try:
-        return msgspec.json.decode(data, type=VerifyReport)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not a verification's report: {error}") from error
 
 
 class RepairState(StrEnum):
@@ -346,14 +340,6 @@ class RepairReport(msgspec.Struct, frozen=True):
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
-
-
-def repair_from_json(data: bytes) -> RepairReport:
-    """Raises ValueError for what is not one."""
-    try:
-        return msgspec.json.decode(data, type=RepairReport)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not the report of a repair: {error}") from error
 
 
 _COMPARED = frozenset({CheckState.DIFFERENT, CheckState.FAILED})

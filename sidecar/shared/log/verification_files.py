@@ -28,20 +28,18 @@ from sidecar.shared.log.verification import (
     VerifyReport,
     VerifyRequest,
     begun_name,
+    decoded,
     differences_name,
-    repair_from_json,
+    kept_stem,
     repair_stem,
-    report_from_json,
     report_name,
-    request_from_json,
     request_name,
     state_name,
     stopped,
     verify_folder,
     waiting_name,
 )
-from sidecar.shared.log.verification_state import Beginnings, VerifyState, beginnings_from_json, state_from_json, state_of
-from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.log.verification_state import Beginnings, KeptLog, VerifyState, state_of
 
 R = TypeVar("R")
 
@@ -51,13 +49,13 @@ UNREADABLE = ".unreadable"
 
 def read_report(log: Folder, operation_id: OperationId) -> VerifyReport | None:
     """None: no worker has begun. Raises FileDamaged for a file that is not a report."""
-    return _read(log, report_name(operation_id), report_from_json)
+    return _read(log, report_name(operation_id), VerifyReport)
 
 
 def read_state(log: Folder, operation_id: OperationId) -> VerifyState | None:
     """As `read_report`, of which it is."""
     with suppress(FileDamaged):
-        if (state := _read(log, state_name(operation_id), state_from_json)) is not None:
+        if (state := _read(log, state_name(operation_id), VerifyState)) is not None:
             return state
     report = read_report(log, operation_id)
     return None if report is None else state_of(report, read_request(log, operation_id))
@@ -78,18 +76,26 @@ def write_state(log: Folder, report: VerifyReport, request: VerifyRequest | None
 
 def read_request(log: Folder, operation_id: OperationId) -> VerifyRequest | None:
     """As `read_report`."""
-    return _read(log, request_name(operation_id), request_from_json)
+    return _read(log, request_name(operation_id), VerifyRequest)
 
 
 def read_waiting(log: Folder, operation_id: OperationId) -> VerifyRequest | None:
     """Of one that begins after a dump; None where it has begun, too. As `read_report`."""
-    return _read(log, waiting_name(operation_id), request_from_json)
+    return _read(log, waiting_name(operation_id), VerifyRequest)
 
 
 def read_repair(log: Folder, operation_id: OperationId) -> RepairReport | None:
     """Of the latest owner; None: none has begun."""
     name = latest(log, repair_stem(operation_id))
-    return None if name is None else _read(log, name, repair_from_json)
+    return None if name is None else _read(log, name, RepairReport)
+
+
+def read_kept(log: Folder, operation_id: OperationId) -> KeptLog | None:
+    """By the latest owner. None: none has counted so long, or the file is damaged."""
+    name = latest(log, kept_stem(operation_id))
+    with suppress(FileDamaged):
+        return None if name is None else _read(log, name, KeptLog)
+    return None
 
 
 def count_beginning(log: Folder, operation_id: OperationId) -> Beginnings:
@@ -97,13 +103,13 @@ def count_beginning(log: Folder, operation_id: OperationId) -> Beginnings:
     memory."""
     report = read_report(log, operation_id)
     done = sum(one.parts_done for one in report.tables) if report is not None else 0
-    before = _read(log, begun_name(operation_id), beginnings_from_json)
+    before = _read(log, begun_name(operation_id), Beginnings)
     return _write_beginnings(log, operation_id, (before or Beginnings(done, 0)).next(done))
 
 
 def take_back_beginning(log: Folder, operation_id: OperationId) -> None:
     """Its process has ended in good order."""
-    if (last := _read(log, begun_name(operation_id), beginnings_from_json)) is not None:
+    if (last := _read(log, begun_name(operation_id), Beginnings)) is not None:
         _write_beginnings(log, operation_id, last.taken_back())
 
 
@@ -197,11 +203,11 @@ def remove_others(log: OwnedLog, kept: Callable[[], Collection[OperationId]]) ->
         storage.remove(log.folder, [name for name in names if not name.startswith(whole)])
 
 
-def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
+def _read(log: Folder, name: str, kind: type[R]) -> R | None:
     with storage_errors(log):
         data = storage.read_if_there(log, name)
     try:
-        return None if data is None else decoded(data)
+        return None if data is None else decoded(kind, data)
     except ValueError as error:
         raise _damaged(log, name, error) from error
 

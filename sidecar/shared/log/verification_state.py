@@ -41,7 +41,6 @@ class VerifyState(msgspec.Struct, frozen=True):
     ended_ms: int = 0
     written_ms: int = 0
     needs_from: int | None = None
-    needs_since_ms: int = 0
     waiting_for: str = ""
     tables: Mapping[CheckState, int] = {}
     rows: int = 0
@@ -71,7 +70,6 @@ def state_of(report: VerifyReport, request: VerifyRequest | None) -> VerifyState
         ended_ms=report.ended_ms,
         written_ms=report.written_ms,
         needs_from=report.needs_from,
-        needs_since_ms=report.needs_since_ms,
         waiting_for=report.waits,
         tables=Counter(one.state for one in report.tables),
         rows=rows,
@@ -95,14 +93,6 @@ def share_done(tables: Sequence[TableReport]) -> float:
 def _shown(tables: Sequence[TableReport]) -> tuple[TableReport, ...]:
     shown = [one for state in _ORDER for one in tables if one.state is state][:SHOWN_MAX]
     return tuple(msgspec.structs.replace(one, examples=[]) for one in shown)
-
-
-def state_from_json(data: bytes) -> VerifyState:
-    """Raises ValueError for what is not one."""
-    try:
-        return msgspec.json.decode(data, type=VerifyState)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not a verification's state: {error}") from error
 
 
 DEATHS_MAX, DEATHS_IN_ALL_MAX = 5, 20
@@ -140,9 +130,12 @@ class Beginnings(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
-def beginnings_from_json(data: bytes) -> Beginnings:
-    """Raises ValueError for what is none."""
-    try:
-        return msgspec.json.decode(data, type=Beginnings)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"no count of beginnings: {error}") from error
+class KeptLog(msgspec.Struct, frozen=True):
+    """For how many `seconds` a verification has kept the log from segment `first` on; an owner looked last at `at_ms`."""
+
+    first: int
+    seconds: float
+    at_ms: int
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)

@@ -184,9 +184,9 @@ def test_a_repairs_dump_leaves_out_keys_that_no_row_of_the_source_can_have() -> 
 
 
 def test_what_is_not_judged_is_in_the_request_and_old_requests_have_none() -> None:
-    from sidecar.shared.log.verification import request_from_json
+    from sidecar.shared.log.verification import VerifyRequest, decoded
 
     request = verify(scope_of(**HIDING["deletes"]))
-    assert request_from_json(request.to_json()) == request
+    assert decoded(VerifyRequest, request.to_json()) == request
     assert all(isinstance(one, Unjudged) for one in request.unjudged)
-    assert request_from_json(b'{"id":"x","sinks":["copy"],"tables":[]}').unjudged == ()
+    assert decoded(VerifyRequest, b'{"id":"x","sinks":["copy"],"tables":[]}').unjudged == ()

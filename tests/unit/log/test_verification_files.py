@@ -20,12 +20,10 @@ from sidecar.shared.log.verification import (
     VerifyReport,
     VerifyRequest,
     begun_name,
+    decoded,
     differences_name,
-    repair_from_json,
     repair_stem,
-    report_from_json,
     report_name,
-    request_from_json,
     request_name,
     waiting_name,
 )
@@ -106,10 +104,6 @@ def test_what_is_no_damage_passes_the_owner_as_it_is(log: Folder) -> None:
 @pytest.mark.parametrize("text", ["", *HOSTILE])
 def test_an_id_in_a_file_is_one(text: str) -> None:
     wrong = OperationId(text)
-    for read, data in (
-        (request_from_json, VerifyRequest(wrong, (), ()).to_json()),
-        (report_from_json, VerifyReport(wrong, report_from_json(b'{"id":"a","state":"equal","started_ms":1}').state, 1).to_json()),
-        (repair_from_json, RepairReport(dumps=(wrong,)).to_json()),
-    ):
-        with pytest.raises(ValueError, match="not "):
-            read(data)
+    for one in (VerifyRequest(wrong, (), ()), VerifyReport(wrong, CheckState.EQUAL, 1), RepairReport(dumps=(wrong,))):
+        with pytest.raises(ValueError, match=f"no {type(one).__name__}"):
+            decoded(type(one), one.to_json())

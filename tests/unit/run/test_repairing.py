@@ -23,9 +23,8 @@ from sidecar.shared.log.verification import (
     TableReport,
     VerifyReport,
     VerifyRequest,
+    decoded,
     differences_name,
-    repair_from_json,
-    request_from_json,
 )
 from sidecar.shared.log.verification_files import read_request
 from sidecar.shared.model.nouns import OperationId
@@ -124,8 +123,8 @@ def test_a_bound_that_is_given_at_once_is_kept(term: Term) -> None:
 
 
 def test_what_earlier_versions_wrote_is_read() -> None:
-    assert request_from_json(b'{"id":"x","sinks":["copy"],"tables":[],"repair":true}').delete_at_most is None
-    assert repair_from_json(b'{"state":"running","keys":3,"dumps":["d"]}') == RepairReport(keys=3, dumps=(OperationId("d"),))
+    assert decoded(VerifyRequest, b'{"id":"x","sinks":["copy"],"tables":[],"repair":true}').delete_at_most is None
+    assert decoded(RepairReport, b'{"state":"running","keys":3,"dumps":["d"]}') == RepairReport(keys=3, dumps=(OperationId("d"),))
 
 
 def test_the_differences_of_a_repair_that_runs_are_kept(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -660,7 +660,7 @@ def test_what_was_compared_is_counted_by_one_thread_and_once(term: Term, monkeyp
 def test_a_report_is_not_decoded_while_its_verification_runs(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:
     term.made.start(REQUEST, ALICE)
     term.report(REQUEST.id, CheckState.RUNNING, TableReport("copy", "shop", "item", CheckState.RUNNING, rows=5), needs_from=3)
-    monkeypatch.setattr(verification_files, "report_from_json", Mock(side_effect=AssertionError("it is decoded")))
+    monkeypatch.setattr(verification_files, "read_report", Mock(side_effect=AssertionError("it is decoded")))
     term.made.follow()
     assert term.made.needs_from() == 3
     running = term.made.running()

@@ -12,12 +12,15 @@ from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import TypeVar
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.shared.model.nouns import OperationId, TableName
 from sidecar.shared.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.shared.log import storage
+from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import (
     CheckState,
@@ -31,8 +34,8 @@ from sidecar.shared.log.verification import (
     state_name,
     stop_name,
 )
-from sidecar.shared.log.verification_files import read_report, read_state, write_report
-from sidecar.shared.model.nouns import OperationId, TableName
+from sidecar.shared.log.verification_files import read_report, read_state, remove_files, write_report
+from sidecar.shared.log.verification_state import VerifyState
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
@@ -384,23 +387,47 @@ def test_an_outage_is_no_work(looks: list[tuple[float, bool]], before_s: float) 
         assert worked.seconds(now_s, waits=waits) == pytest.approx(expected_s)
 
 
-def test_what_it_needs_and_since_when_is_kept_over_the_lives_of_its_processes(world: World) -> None:
-    """Else a process that dies again and again would keep the log for ever."""
+def test_what_it_needs_is_kept_over_the_lives_of_its_processes(world: World) -> None:
+    """From its first moment: retention may not remove it meanwhile."""
     settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine")
-    before = VerifyReport(V1, CheckState.RUNNING, 1, needs_from=0, needs_since_ms=7)
+    before = VerifyReport(V1, CheckState.RUNNING, 1, needs_from=0)
     write_report(world.job.log, before, request)
     storage.write_atomically(world.job.log, "verify/v1/work/0/progress.json", b"{}")
-    states: list[tuple[int | None, int]] = []
+    states: list[int | None] = []
 
     def note() -> bool:
         state = read_state(world.job.log, V1)
         assert state is not None
-        states.append((state.needs_from, state.needs_since_ms))
+        states.append(state.needs_from)
         return False
 
     Verifications(replace(settings, late=note, write_every_s=0.0, now_ms=lambda: 99)).carry_out(request, Event())
-    assert states[0] == (0, 7)
-    assert states[-1][1] == 99, "a step"
+    assert states[0] == 0
+    assert states[-1] != 0, "a step"
+
+
+def test_what_is_over_is_read_once_however_often_somebody_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each second, of the hundred that are kept; one that is removed and requested again is read again."""
+    log = world.job.log
+    for number in range(3):
+        request = msgspec.structs.replace(asked(world, "mine"), id=f"v{number}")
+        storage.write_atomically(log, request_name(request.id), request.to_json())
+        write_report(log, VerifyReport(request.id, CheckState.RUNNING if number == 0 else CheckState.EQUAL, 1), request)
+    looks = list[str]()
+
+    def noted(log: Folder, operation_id: OperationId) -> VerifyState | None:
+        looks.append(operation_id)
+        return read_state(log, operation_id)
+
+    monkeypatch.setattr(runner, "read_state", noted)
+    verifications = Verifications(settings_of(world))
+    assert [[one.id for one in verifications.due()] for _ in range(3)] == [["v0"]] * 3
+    assert looks == ["v0", "v1", "v2", "v0", "v0"]
+    remove_files(OwnedLog(log, 1), OperationId("v2"))
+    assert [one.id for one in verifications.due()] == ["v0"]
+    again = msgspec.structs.replace(asked(world, "mine"), id="v2")
+    storage.write_atomically(log, request_name(again.id), again.to_json())
+    assert {one.id for one in verifications.due()} == {"v0", "v2"}
 
 
 def test_a_state_that_is_older_than_the_report_is_written_again(world: World) -> None:
