@@ -24,21 +24,13 @@ from threading import Event, RLock
 from time import monotonic
 
 from sidecar.history.entry import HistoryEntry, OperationKind
-from sidecar.run import logs, retention
-from sidecar.run.awaited_dumps import AwaitedDumps
-from sidecar.run.continuous import ASKER, ContinuousVerification
-from sidecar.run.cycle import VerifiedSinks
-from sidecar.run.log_event import LogEvent
-from sidecar.run.repairing import KeyDump
-from sidecar.run.term_repairs import TermRepairs
-from sidecar.run.verification_texts import STATES, ended_line, entry_of, result_of
-from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log import verification as files
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.verification import CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
 from sidecar.shared.log.verification_files import (
+    FollowedStates,
     differences_of,
     end_stopped,
     is_requested,
@@ -90,6 +82,7 @@ class TermVerifications:
         self._to_count: deque[tuple[VerifyRequest, VerifyReport | None, bool]] = deque()
         self._to_stop: set[OperationId] = set()
         self._states: dict[OperationId, VerifyState] = {}
+        self._followed = FollowedStates(self._log)
         self._begun, self._hold_until_s = False, monotonic() + HOLD_S
         self._running: dict[OperationId, HistoryEntry] = {}
         self._needs = retention.NeededSegments(log, wall_ms)
@@ -260,7 +253,7 @@ class TermVerifications:
                 self._slice = None if self._is_slice(operation_id) else self._slice
 
     def _follow_one(self, operation_id: OperationId) -> None:
-        state = read_state(self._log, operation_id)
+        state = self._followed.read(operation_id)
         if state is not None and state.is_over:
             if (report := read_report(self._log, operation_id)) is not None:
                 self._received(operation_id, report)

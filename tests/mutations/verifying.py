@@ -714,6 +714,13 @@ VERIFYING = [
         "tests/unit/run/test_continuous.py::test_tables_that_a_sink_has_whole_are_ready_while_it_works",
     ),
     Mutation(
+        "a state that an older worker no longer writes is believed for ever",
+        "sidecar/log/verification_files.py::FollowedStates.read",
+        "now_s - since_s < STALE_S",
+        "True",
+        "tests/unit/log/test_verification_files.py::test_a_state_that_does_not_follow_its_report_is_noticed[True-different]",
+    ),
+    Mutation(
         "a worker reads the state of each verification that is over each second",
         "spark_merge/verify/runner.py::Verifications.due",
         "self._over.add(operation_id)",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import TypeVar
 
 import msgspec
@@ -59,6 +60,37 @@ def read_state(log: Folder, operation_id: OperationId) -> VerifyState | None:
             return state
     report = read_report(log, operation_id)
     return None if report is None else state_of(report, read_request(log, operation_id))
+
+
+STALE_S = 60.0
+"""A state that stays the same for so long is compared with its report."""
+
+
+class FollowedStates:
+    """What reads states again and again, for one thread. A worker of 0.4 or before writes reports alone: after a rollback to it a state is
+    there that no longer follows its report. Such a state is written again."""
+
+    def __init__(self, log: Folder, now_s: Callable[[], float] = monotonic) -> None:
+        self._log, self._now_s = log, now_s
+        self._same_since: dict[OperationId, tuple[int, float]] = {}
+
+    def read(self, operation_id: OperationId) -> VerifyState | None:
+        """As `read_state`."""
+        state, now_s = read_state(self._log, operation_id), self._now_s()
+        if state is None or state.is_over:
+            self._same_since.pop(operation_id, None)
+            return state
+        written_ms, since_s = self._same_since.get(operation_id, (None, now_s))
+        if written_ms != state.written_ms or now_s - since_s >= STALE_S:
+            self._same_since[operation_id] = state.written_ms, now_s
+        if written_ms != state.written_ms or now_s - since_s < STALE_S:
+            return state
+        report = read_report(self._log, operation_id)
+        if report is None or (report.state not in OVER and report.written_ms <= state.written_ms):
+            return state
+        request = read_request(self._log, operation_id)
+        write_state(self._log, report, request)
+        return state_of(report, request)
 
 
 def write_report(log: Folder, report: VerifyReport, request: VerifyRequest | None) -> None:

@@ -143,3 +143,17 @@ def test_rows_and_chunks_are_summed_by_table_and_the_last_segment_is_that_of_the
 def test_dropped_rows_are_known_or_null(batches: list[Line], dropped: int | None) -> None:
     [orders] = DumpSums([segment(3), chunk(3), segment(4), segment(5), chunk(5), *batches]).rows()
     assert orders["dropped"] == dropped
+
+
+def test_whichever_byte_of_a_part_is_damaged_it_is_no_part(tmp_path: Path) -> None:
+    """Amid a text, too, where JSON's own signs stay."""
+    log, dump_id = open_folder(str(tmp_path)), OperationId("d" * 16)
+    lines: list[Line] = [SegmentLine(3, "of it", "of the one before"), BatchLine("kopie-ä", 3, 3, (DroppedLine("s", "t", 7),))]
+    write_part(log, 1, dump_id, Seq(3), Seq(3), lines)
+    assert list(read_parts(log, 1, dump_id)) == lines
+    [name] = [name for name in storage.list_names(log, deep=True) if dump_id in name]
+    data = storage.read_file(log, name)
+    for at in range(len(data)):
+        storage.write_atomically(log, name, data[:at] + b"\xff" + data[at + 1 :])
+        with pytest.raises(LogBroken, match="is no part of a certificate"):
+            list(read_parts(log, 1, dump_id))

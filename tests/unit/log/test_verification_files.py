@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import FileDamaged, LogBroken
-from sidecar.shared.log import storage
+from sidecar.shared.log import storage, verification_files
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.log.verification import (
+    OVER,
     CheckState,
     RepairReport,
     TableReport,
@@ -28,18 +31,22 @@ from sidecar.shared.log.verification import (
     waiting_name,
 )
 from sidecar.shared.log.verification_files import (
+    STALE_S,
     UNREADABLE,
+    FollowedStates,
     count_beginning,
     read_differences,
     read_repair,
     read_report,
     read_request,
+    read_state,
     read_waiting,
     set_aside,
     take_back_beginning,
+    write_report,
+    write_state,
 )
-from sidecar.shared.log.verification_state import DEATHS_IN_ALL_MAX, DEATHS_MAX
-from sidecar.shared.model.nouns import OperationId
+from sidecar.shared.log.verification_state import DEATHS_IN_ALL_MAX, DEATHS_MAX, state_of
 from tests.support.hostile_ids import HOSTILE, all_below
 
 V1 = OperationId("v1")
@@ -91,6 +98,38 @@ def test_the_deaths_of_a_verification_are_bounded_at_one_place_and_in_all(lives:
             take_back_beginning(log, V1)
         else:
             here, in_all = here + 1, in_all + 1
+
+
+@pytest.mark.parametrize("state", [CheckState.RUNNING, CheckState.DIFFERENT])
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_a_state_that_does_not_follow_its_report_is_noticed(log: Folder, state: CheckState, is_newer: bool) -> None:
+    """As after a rollback to a worker that writes reports alone. An end counts whatever the clocks of the workers' machines say."""
+    now_s = 0.0
+    followed = FollowedStates(log, lambda: now_s)
+    assert followed.read(V1) is None
+    stale = VerifyReport(V1, CheckState.RUNNING, 1, written_ms=50, needs_from=3)
+    write_report(log, stale, None)
+    report = VerifyReport(V1, state, 1, written_ms=60 if is_newer else 40, needs_from=None if state in OVER else 7)
+    storage.write_atomically(log, report_name(V1), report.to_json())
+    for passed_s in (0.0, 1.0, STALE_S - 2):
+        now_s += passed_s
+        assert followed.read(V1) == state_of(stale, None)
+    now_s += 1.0
+    expected = state_of(report if is_newer or state in OVER else stale, None)
+    assert followed.read(V1) == expected
+    assert read_state(log, V1) == expected, "so do all who read it"
+    now_s += STALE_S
+    assert followed.read(V1) == expected
+
+
+def test_a_state_that_moves_costs_no_report(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    followed = FollowedStates(log, lambda: now_s)
+    monkeypatch.setattr(verification_files, "read_report", Mock(side_effect=AssertionError("it is read")))
+    for number in range(5):
+        now_s += STALE_S
+        write_state(log, VerifyReport(V1, CheckState.RUNNING, 1, written_ms=number), None)
+        assert followed.read(V1) is not None
 
 
 def test_what_is_no_damage_passes_the_owner_as_it_is(log: Folder) -> None:
