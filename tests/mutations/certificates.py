@@ -123,7 +123,7 @@ CERTIFICATES = [
         "tests/unit/run/test_retention.py::test_machines_that_sleep_and_clocks_that_jump_fail_no_verification[32400.0]",
     ),
     Mutation(
-        "each owner begins to count anew for how long a verification keeps the log",
+        "each owner begins to count again for how long a verification keeps the log",
         "sidecar/run/retention.py::NeededSegments.put",
         "self._owned.write(kept_stem(operation_id), kept.to_json())",
         "pass",

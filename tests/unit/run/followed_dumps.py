@@ -37,20 +37,20 @@ class Reports:
     """`ports.Deliveries` of sinks that are as they are told."""
 
     def __init__(self) -> None:
-        self.found: list[SinkDelivery] = []
+        self.reported_sinks: list[SinkDelivery] = []
 
     def accepted(self) -> Seq | None:
-        each = [one.accepted for one in self.found]
+        each = [one.accepted for one in self.reported_sinks]
         return min((seq for seq in each if seq is not None), default=None) if None not in each else None
 
     def sinks(self) -> Sequence[SinkDelivery]:
-        return self.found
+        return self.reported_sinks
 
     def report_times(self) -> ReportTimes | None:
         return None
 
     def say(self, accepted: int, *batches: BatchDone, sink: str = "copy") -> None:
-        self.found = [one for one in self.found if one.sink != sink] + [SinkDelivery(sink, Seq(accepted), batches)]
+        self.reported_sinks = [one for one in self.reported_sinks if one.sink != sink] + [SinkDelivery(sink, Seq(accepted), batches)]
 
 
 def batch(first: int, last: int, dropped: dict[TableName, int] | None) -> BatchDone:
