@@ -17,12 +17,12 @@ from msgspec import structs
 from sidecar.control.dump_scope import Scope
 from sidecar.control.judging import Targets
 from sidecar.control.verification_messages import NO_TARGETS, VerificationPort, asked, derived_id
+from sidecar.history.entry import HISTORY_MAX, HistoryEntry
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.verification import VerifyRequest
 from sidecar.shared.model.messages import Asker
 from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.model.progress import Progress
-from sidecar.shared.errors import RefusedRequest
-from sidecar.history.entry import HISTORY_MAX, HistoryEntry
-from sidecar.shared.log.verification import VerifyRequest
 from ticdc_dump.v1 import control_pb2 as pb
 
 

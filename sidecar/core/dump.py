@@ -26,11 +26,12 @@ from dataclasses import dataclass, replace
 
 from sidecar.core.dump_run import Failure, MarkLost, Run
 from sidecar.core.dump_start import Ground, changed, lacking_after_stop, resumed
+from sidecar.shared.errors import MarkError, RefusedRequest
+from sidecar.shared.model.chunk import ClosedWindow
 from sidecar.shared.model.messages import Command, PauseDump, ResumeDump, SegmentBuilt, SetDump, SourceEvent, StopDump
 from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress
 from sidecar.shared.model.schema_step import TableStep
-from sidecar.shared.errors import MarkError, RefusedRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.shared.model.messages import READERS_MAX, RestartDump, Settings, StartDump
-from sidecar.shared.model.nouns import CommitTs, Seq
-from sidecar.shared.model.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
 from sidecar.core.window import Windows
-from sidecar.shared.errors import DumpsWait, RefusedRequest, parted
-from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Brackets, Settings, StartDump
+from sidecar.shared.errors import DumpsWait, RefusedRequest, parted, with_hint
+from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Brackets, RestartDump, Settings, StartDump
 from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.model.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
 
@@ -308,8 +305,8 @@ def _check_keys(old: Progress) -> None:
         raise RefusedRequest(f"dump {old.dump_id} has finished, and its keys are not kept", hint="use dumpstart --keys")
 
 
-def once_more(old: Progress, request: RestartDump) -> StartDump:
-    """The request that starts `old` again. Raises RefusedRequest."""
+def once_more(old: Progress, request: RestartDump, limits: DumpLimits) -> StartDump:
+    """The request that starts `old` again, with snapshot brackets where marks do not come any more. Raises RefusedRequest."""
     _check_keys(old)
     if old.exact not in (None, request.exact):
         raise RefusedRequest(f"dump {old.dump_id} is not the one that was shown when this was requested", hint="ask again, with --id")

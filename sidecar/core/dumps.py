@@ -57,8 +57,8 @@ class Dumps:
         ground.dumps = max((one.number + 1 for one in recovered), default=0)
         ground.revision = max((one.revision for one in recovered), default=0)
         ordered = sorted(recovered, key=lambda progress: progress.number)
-        received = [with_receivers(one, limits.sinks) for one in ordered]
-        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in received]
+        there = [possible(one, limits) for one in ordered]
+        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in there]
         self._accepted: Mapping[str, Seq | None] = {}
         self._turn = self._closing = 0
         self._begin_queued()
@@ -82,7 +82,7 @@ class Dumps:
             return
         dump = self._intended(request)
         if isinstance(request, RestartDump):
-            self._start(once_more(dump.progress, request), instead_of=dump)
+            self._start(once_more(dump.progress, request, self._ground.limits), instead_of=dump)
             return
         dump.request(request)
         self._dumps.sort(key=lambda one: one.progress.number)

@@ -12,7 +12,7 @@
 - What is collected is bounded: a dump gets no certificate if IDLE_SEGMENTS_MAX segments close no window of it.
 - Where segments were removed that were not read, as on a full volume, they continue where the log begins now (`_continue_at`): a dump whose
   windows may have been among them gets no certificate, with a line.
-- An owner writes and removes parts of its own epoch (log/certificate_parts.py). All else it writes as the owner.
+- An owner writes and removes parts of its own epoch (shared/log/certificate_parts.py). All else it writes as the owner.
 """
 
 from __future__ import annotations
@@ -29,14 +29,6 @@ from typing import Any
 from msgspec import structs
 
 from sidecar.history.entry import HistoryEntry
-from sidecar.shared.log.certificate import ChunkLine, SegmentLine, write_certificate
-from sidecar.shared.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, taken_over, write_part
-from sidecar.shared.log.certificate_sums import DumpSums
-from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
-from sidecar.shared.log.layout import manifest_name, missing_files
-from sidecar.shared.log.manifest import Manifest
-from sidecar.shared.log.owned import OwnedLog
-from sidecar.shared.model.sink_delivery import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindows, ReadSegment
 from sidecar.run.dump_reports import DumpReports
@@ -48,11 +40,9 @@ from sidecar.shared.log.certificate import ChunkLine, SegmentLine, write_certifi
 from sidecar.shared.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, taken_over, write_part
 from sidecar.shared.log.certificate_sums import DumpSums
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import manifest_name, missing_files
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.owned import OwnedLog
-from sidecar.shared.log.segment_log import listed
 from sidecar.shared.model.nouns import OperationId, Seq, operation_id
 from sidecar.shared.model.progress import DumpState
 from sidecar.shared.model.sink_delivery import SinkDelivery

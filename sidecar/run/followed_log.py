@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema
-from sidecar.shared.model.progress import Progress
+from sidecar.run.collecting import ReadSegment
 from sidecar.shared.log import storage
 from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.hashed import sha256_of
@@ -19,16 +18,9 @@ from sidecar.shared.log.layout import logged_dumps, logged_schemas, manifest_nam
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import listed
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.model.sink_delivery import SinkDelivery
-from sidecar.run.collecting import ReadSegment
-from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
-from sidecar.shared.log.hashed import sha256_of
-from sidecar.shared.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
-from sidecar.shared.log.manifest import Manifest
-from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
+from sidecar.shared.model.sink_delivery import SinkDelivery
 
 
 class FollowedLog:

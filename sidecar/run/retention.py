@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sidecar.control.status import RetentionHold
-from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.run.log_event import LogEvent
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.verification import kept_stem
 from sidecar.shared.log.verification_files import read_kept
 from sidecar.shared.log.verification_state import KeptLog
-from sidecar.run.log_event import LogEvent
-from sidecar.shared.errors import RefusedRequest
-from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.nouns import OperationId, Seq
 
 WINDOWS, CERTIFICATES, VERIFICATIONS = "a window of a dump", "certificates", "a verification"
 LINE_S = 120.0

@@ -1,6 +1,6 @@
 """The repairs of a term: taken over, begun after a verification, answered and ended by operators. repairing.py has one repair.
 
-- A repair's file is of its owner's epoch (log/owned.py): an owner writes one as it takes over a repair that has not ended, and a late one's
+- A repair's file is of its owner's epoch (shared/log/owned.py): an owner writes one as it takes over a repair that has not ended, and a late one's
   is not read.
 - No repair of a verification that an operator has stopped corrects anything from then on. The history, where the stop is first, says so:
   an owner that takes the repair over, or would begin it, ends it (`_stopped`).
@@ -15,14 +15,7 @@ from threading import RLock
 
 from msgspec import structs
 
-from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import LogUnreachable, RefusedRequest, StorageFull
 from sidecar.history.entry import HistoryEntry, OperationCommand
-from sidecar.shared.log.owned import OwnedLog
-from sidecar.shared.log.verification import RepairReport, RepairState, VerifyReport, VerifyRequest, repair_stem
-from sidecar.shared.log.verification_files import differences_of, read_repair, read_report, read_request
 from sidecar.ports import OperationHistory
 from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete

@@ -24,6 +24,15 @@ from threading import Event, RLock
 from time import monotonic
 
 from sidecar.history.entry import HistoryEntry, OperationKind
+from sidecar.run import logs, retention
+from sidecar.run.awaited_dumps import AwaitedDumps
+from sidecar.run.continuous import ASKER, ContinuousVerification
+from sidecar.run.cycle import VerifiedSinks
+from sidecar.run.log_event import LogEvent
+from sidecar.run.repairing import KeyDump
+from sidecar.run.term_repairs import TermRepairs
+from sidecar.run.verification_texts import STATES, ended_line, entry_of, result_of
+from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log import verification as files
 from sidecar.shared.log.errors import storage_errors

@@ -715,7 +715,7 @@ VERIFYING = [
     ),
     Mutation(
         "a state that an older worker no longer writes is believed for ever",
-        "sidecar/log/verification_files.py::FollowedStates.read",
+        "sidecar/shared/log/verification_files.py::FollowedStates.read",
         "now_s - since_s < STALE_S",
         "True",
         "tests/unit/log/test_verification_files.py::test_a_state_that_does_not_follow_its_report_is_noticed[True-different]",

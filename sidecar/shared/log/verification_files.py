@@ -41,6 +41,7 @@ from sidecar.shared.log.verification import (
     waiting_name,
 )
 from sidecar.shared.log.verification_state import Beginnings, KeptLog, VerifyState, state_of
+from sidecar.shared.model.nouns import OperationId
 
 R = TypeVar("R")
 

@@ -17,10 +17,11 @@ from msgspec import structs
 
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.model.progress import DumpState, Progress
+from sidecar.shared.config import ConsoleSection, KafkaSection, LogSection
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import REPORTS
+from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.model.progress import DumpState, Progress
 from tests.support.console import CONFIG, HERE, Browser, ServedConsole, Shown, browser_of, console_of
 from tests.support.console_shop import DONE, DUMP, SINKS, VERIFIED, Shop
 from tests.support.eventually import eventually

@@ -9,12 +9,12 @@ import pytest
 from sidecar.control import exact as exact_module
 from sidecar.control.dump_scope import Scope
 from sidecar.control.exact import after_dump, exact_id, verification_of
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.log.verification import RequestedTable, VerifyRequest
 from sidecar.shared.model.messages import NOT_RECORDED, Brackets
 from sidecar.shared.model.nouns import OperationId, Seq
 from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.shared.errors import RefusedRequest
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.shared.log.verification import RequestedTable, VerifyRequest
 from tests.unit.control.serving import ITEM
 from ticdc_dump.v1 import control_pb2 as pb
 

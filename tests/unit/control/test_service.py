@@ -19,10 +19,6 @@ from sidecar.control import service as service_module
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService
 from sidecar.control.wire import preview_json, scope_text, status_json
-from sidecar.shared.model.messages import NOT_RECORDED, Brackets, PauseDump, StartDump
-from sidecar.shared.model.nouns import OperationId, TableName
-from sidecar.shared.model.progress import DumpState
-from sidecar.shared.errors import CoordinationLost, SourceError
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope, entry_from_json, of_dump
 from sidecar.ports import Caller, SchemaSource, SlowReads
 from sidecar.shared.config import DumpSection

@@ -40,9 +40,7 @@ from sidecar.shared.model.messages import (
     StopDump,
 )
 from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName, ts_at
-from sidecar.core.plan import SPANS_MAX
 from sidecar.shared.model.progress import OVER, DumpState, Progress, Span, TableProgress, keys_bytes, progress_from_json, unread
-from sidecar.shared.errors import DumpsWait, RefusedRequest, with_hint
 
 A, B = TableName("s", "a"), TableName("s", "b")
 FIRST, SECOND = "1" * 16, "2" * 16

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from sidecar.core.dump_start import UNLIMITED, DumpLimits
 from sidecar.core.dumps import LEAVES_MAX, Dumps
-from sidecar.core.messages import Brackets, StartDump
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.shared.model.messages import Brackets, StartDump
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 
 T = TableName("s", "t")
 SINKS = ("copy", "lake")

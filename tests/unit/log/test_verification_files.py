@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import FileDamaged, LogBroken
 from sidecar.shared.log import storage, verification_files
 from sidecar.shared.log.storage import Folder, open_folder
@@ -47,6 +46,7 @@ from sidecar.shared.log.verification_files import (
     write_state,
 )
 from sidecar.shared.log.verification_state import DEATHS_IN_ALL_MAX, DEATHS_MAX, state_of
+from sidecar.shared.model.nouns import OperationId
 from tests.support.hostile_ids import HOSTILE, all_below
 
 V1 = OperationId("v1")

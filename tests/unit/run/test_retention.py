@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.run.log_event import LogEvent
+from sidecar.run.retention import CERTIFICATES, KEPT_MAX_S, LINE_S, LOOK_MAX_S, VERIFICATIONS, WINDOWS, NeededSegments, RetentionHolds
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.log import storage
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.log.verification import kept_stem
 from sidecar.shared.log.verification_state import KeptLog
-from sidecar.run.log_event import LogEvent
-from sidecar.run.retention import CERTIFICATES, KEPT_MAX_S, LINE_S, LOOK_MAX_S, VERIFICATIONS, WINDOWS, NeededSegments, RetentionHolds
+from sidecar.shared.model.nouns import OperationId, Seq
 
 V, FOLDERS = OperationId("v1"), count()
 

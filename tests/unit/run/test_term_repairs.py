@@ -8,12 +8,12 @@ import pytest
 from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.core.progress import DumpState
-from sidecar.errors import LogUnreachable
-from sidecar.log import storage
-from sidecar.log.owned import latest
-from sidecar.log.verification import CheckState, RepairReport, RepairState, TableReport, VerifyReport, differences_name, repair_stem
-from sidecar.log.verification_files import read_repair, read_request, write_report
+from sidecar.shared.errors import LogUnreachable
+from sidecar.shared.log import storage
+from sidecar.shared.log.owned import latest
+from sidecar.shared.log.verification import CheckState, RepairReport, RepairState, TableReport, VerifyReport, differences_name, repair_stem
+from sidecar.shared.log.verification_files import read_repair, read_request, write_report
+from sidecar.shared.model.progress import DumpState
 from tests.unit.run.test_term_verifications import AGAIN, ALICE, TO_REPAIR, Term
 
 ROWS = b'{"kind":"missing","key":["1"]}\n{"kind":"extra","key":["9"]}\n'

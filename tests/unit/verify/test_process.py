@@ -19,12 +19,12 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.verification import CheckState, TableReport, VerifyReport, begun_name, decoded, report_name, stop_name
 from sidecar.shared.log.verification_files import end_stopped, read_report
 from sidecar.shared.log.verification_state import DEATHS_MAX, Beginnings
+from sidecar.shared.model.nouns import OperationId
 from sidecar.shared.process.background import Background
 from sidecar.shared.process.kept_secrets import keep
 from spark_merge.sinks.mysql.server import SqlServer

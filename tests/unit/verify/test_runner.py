@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.model.nouns import OperationId, TableName
 from sidecar.shared.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.shared.log import storage
 from sidecar.shared.log.owned import OwnedLog
@@ -36,6 +35,7 @@ from sidecar.shared.log.verification import (
 )
 from sidecar.shared.log.verification_files import read_report, read_state, remove_files, write_report
 from sidecar.shared.log.verification_state import VerifyState
+from sidecar.shared.model.nouns import OperationId, TableName
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
