@@ -18,7 +18,7 @@ from sidecar.shared.log import rows_file, storage
 from spark_merge.sinks.iceberg import lake, merge, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
-from spark_merge.sinks.iceberg.tables import LakeTables
+from spark_merge.sinks.iceberg.tables import IcebergTables
 from spark_merge.sinks.kit import held
 from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.testing import histories
@@ -98,7 +98,7 @@ def test_a_previous_worker_that_is_frozen_while_it_accepts_takes_nothing_back(
     batch, work = story.begin(previous)
     outcomes = Here().run(work)
     kind, name = {
-        "before its tables": (LakeTables, "bring"),
+        "before its tables": (IcebergTables, "bring"),
         "within a table's commit": (Lake, "commit"),
         "before the position": (PositionKeeper, "accept"),
     }[where]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,17 @@ import pytest
 
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.model.nouns import Seq, TableName
-from spark_merge.port.contract import Batch, Head, Outcome
+from sidecar.shared.model.nouns import Seq
+from spark_merge.port.contract import Batch, Outcome
 from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import SNAPSHOTS_KEPT
-from spark_merge.sinks.iceberg.tables import LakeTables
-from spark_merge.sinks.iceberg.writer import LakeFile
+from spark_merge.sinks.iceberg.tables import IcebergTables
+from spark_merge.sinks.iceberg.writer import LakeTarget
 from spark_merge.sinks.kit import held
 from spark_merge.sinks.kit.position import PositionKeeper
+from spark_merge.sinks.lake.sink import TableShare
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
@@ -72,18 +73,18 @@ class TestIceberg(SinkPort):
         previous = story.place.sink()
         batch, work = story.begin(previous)
         outcomes = Here().run(work)
-        successor, bring = story.place.sink(), LakeTables.bring
+        successor, bring = story.place.sink(), IcebergTables.bring
         late: list[tuple[Batch, list[Outcome]]] = []
 
-        def meanwhile(tables: LakeTables, last: Head, files: Mapping[TableName, Sequence[LakeFile]]) -> set[TableName]:
+        def meanwhile(tables: IcebergTables, share: TableShare[LakeTarget]) -> LakeTarget | None:
             if not late:
                 monkeypatch.setattr(story, "delivery", partial(story.delivery, segments_max=4))
                 longer, tasks = story.begin(successor)
                 assert len(longer.heads) > len(batch.heads)
                 late.append((longer, Here().run(tasks)))
-            return bring(tables, last, files)
+            return bring(tables, share)
 
-        monkeypatch.setattr(LakeTables, "bring", meanwhile)
+        monkeypatch.setattr(IcebergTables, "bring", meanwhile)
         with pytest.raises(OwnershipLost):
             previous.accept(batch, outcomes)
         with pytest.raises(SinkError, match="from an earlier worker while this batch was written"):
@@ -118,7 +119,7 @@ class TestIceberg(SinkPort):
     @staticmethod
     def freeze(patch: pytest.MonkeyPatch, where: str, meanwhile: Callable[[], object]) -> None:
         kind, name = {
-            "before its tables": (LakeTables, "bring"),
+            "before its tables": (IcebergTables, "bring"),
             "within a table's commit": (Lake, "commit"),
             "before the position": (PositionKeeper, "accept"),
         }[where]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from confluent_kafka import KafkaError
@@ -21,6 +22,7 @@ from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.process.kept_secrets import keep
 from spark_merge.port.contract import Accepted
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.clickhouse import server as clickhouse_server
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.folder.layout import DeliveredSegment, FolderIdentity
@@ -30,7 +32,7 @@ from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.state import BegunSegment
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
-from spark_merge.sinks.iceberg.sink import IcebergSink
+from spark_merge.sinks.iceberg.uri import settings_of
 from spark_merge.sinks.kafka.acknowledged_position import control_store
 from spark_merge.sinks.kafka.client import SinkCluster, patiently
 from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
@@ -93,9 +95,9 @@ class TestHttp(PositionPort):
 class TestIceberg(PositionPort):
     @pytest.fixture
     def output(self, tmp_path: Path) -> PositionOutput:
-        sink = open_sink(uri_of(tmp_path / "lake"), log_id=LOG)
-        assert isinstance(sink, IcebergSink)
-        settings = sink._lake.settings
+        uri = uri_of(tmp_path / "lake")
+        parts = urlsplit(uri)
+        settings = settings_of(SinkUri(uri, parts, dict(parse_qsl(parts.query)), LOG))
 
         def payload(accepted: Accepted) -> RecordRows:
             return [("ddl", DdlRecord(accepted.upto_ts or CommitTs(0), "shop", "orders", "DROP TABLE orders"))]

@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import write_deltalake
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import Mode
+from spark_merge.sinks.delta.places import table_place
 from tests.support.deliveries import ORDERS
 from tests.support.delta_place import delta_table, folder_of
 from tests.support.one_table import HARD, Story, table
@@ -98,6 +100,20 @@ def test_a_schema_change_that_is_not_followed_leaves_rows_as_they_were(tmp_path:
     story.seq, story.parameters = 0, "&ddl-done=100"
     story.deliver((None, ("1", "7")), ddl="ALTER TABLE orders MODIFY a INT", after=table(Column("a", "int")))
     assert story.rows() == [("1", None)]
+
+
+def test_a_dumps_rows_are_merged_after_a_ddl_that_was_carried_out_by_hand(tmp_path: Path) -> None:
+    """Of the same pass: nobody knows which keys the operator's rows have."""
+    story = Story(tmp_path, "merge", schemas={ORDERS: table(Column("a", "int"))})
+    query = "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE u"
+    with pytest.raises(SinkError, match="rows change places"):
+        story.deliver(ddl=query, chunk_rows=[("1", "7")])
+    by_hand = raw(story).set_column(2, "id", pa.array([2], pa.int64()))
+    write_deltalake(str(tmp_path / "out" / table_place(ORDERS)), by_hand, mode="append")
+    story.seq, story.parameters = 0, "&ddl-done=100"
+    story.deliver(ddl=query, chunk_rows=[("1", "7")])
+    story.deliver(chunk_rows=[("2", "8")])
+    assert story.rows() == [("1", "7"), ("2", "8")]
 
 
 def test_a_date_of_no_calendar_does_not_move_to_another_column(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.storage import open_folder, s3
 from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.delta.places import table_place
-from spark_merge.sinks.delta.sink import DeltaSink
 from spark_merge.sinks.delta.table import Table, transaction_only
+from spark_merge.sinks.delta.tables import DeltaTables
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place
@@ -56,7 +56,7 @@ class TestDelta(SinkPort):
 
     def test_rows_that_a_previous_owner_commits_late_are_there_once(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """It was frozen between its look at the fence and its tables' commits, with what it staged read; the next owner cuts otherwise."""
-        monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
+        monkeypatch.setattr(DeltaTables, "_sweep_staged", lambda _: None)
         previous = story.place.sink()
         batch, work = story.begin(previous)
         outcomes = Here().run(work)
@@ -74,7 +74,7 @@ class TestDelta(SinkPort):
         self, story: Story, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A previous owner commits two segments of each table late, and its successor's tasks have written four of them in one file."""
-        monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
+        monkeypatch.setattr(DeltaTables, "_sweep_staged", lambda _: None)
         previous, successor = story.place.sink(), story.place.sink()
         batch, work = story.begin(previous)
         outcomes = Here().run(work)
@@ -96,7 +96,7 @@ class TestDelta(SinkPort):
         self, story: Story, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nothing is done twice for it."""
-        monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
+        monkeypatch.setattr(DeltaTables, "_sweep_staged", lambda _: None)
         previous, successor, delivery = story.place.sink(), story.place.sink(), story.delivery
         monkeypatch.setattr(story, "delivery", partial(delivery, segments_max=6))
         batch, work = story.begin(previous)
@@ -110,7 +110,7 @@ class TestDelta(SinkPort):
         written = Here().run(tasks)
         successor.accept(shorter, written)
         last = batch.heads[-1].seq
-        tables = successor.plan(batch.heads[len(shorter.heads) :], cores=1).writer.tables  # type: ignore[attr-defined]  # a DeltaWriter
+        tables = successor.plan(batch.heads[len(shorter.heads) :], cores=1).writer.targets  # type: ignore[attr-defined]  # a DeltaWriter
         brought = {file.table for outcome in written for file in outcome.note} & tables.keys()
         assert brought
         assert {tables[name].due for name in brought} == {last + 1}

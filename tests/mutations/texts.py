@@ -235,14 +235,14 @@ TEXTS = [
     ),
     Mutation(
         "a lake takes the rows of a name's earlier table for those of a swap's",
-        "spark_merge/sinks/kit/table_ddl.py::_way_out",
+        "spark_merge/sinks/lake/ddl.py::_way_out",
         "new in there or ",
         "False and ",
         "tests/contract/test_renamed_tables.py::test_the_rows_at_the_end_are_tidbs[delta merge-gh_ost]",
     ),
     Mutation(
         "a table that is created in a lake has what an earlier one left in its place",
-        "spark_merge/sinks/delta/ddl.py::_altered",
+        "spark_merge/sinks/lake/ddl.py::_altered",
         "effect.fate is TableFate.CREATED",
         "False",
         "tests/contract/test_renamed_tables.py::test_a_table_that_is_created_has_nothing_of_what_was_in_its_place[delta merge]",

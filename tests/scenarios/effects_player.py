@@ -25,23 +25,24 @@ from typing import Any
 
 from sidecar.shared.errors import SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.rowcodec.kv_layout import layout_of
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed
-from spark_merge.ddl.routes import Routes
 from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import change
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.clickhouse.ddl import followed
-from spark_merge.sinks.delta import ddl as delta
-from spark_merge.sinks.iceberg import ddl as iceberg
-from spark_merge.sinks.iceberg.evolution import evolved
+from spark_merge.sinks.delta.ddl import DELTA
+from spark_merge.sinks.delta.uri import DeltaSettings
+from spark_merge.sinks.iceberg.evolution import ICEBERG, evolved, renamed
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.lake.ddl import alterations
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_values import AtTarget, rewrites, tables_of
 from spark_merge.sinks.opensearch.changes import changes
@@ -212,18 +213,18 @@ def _reason(head: Head, message: str) -> str:
 
 
 def _delta(head: Head) -> None:
-    for altered in delta.alterations(head, Routes(), frozenset()):
+    for altered in alterations(head, DeltaSettings(open_folder("file:///out"), "merge"), DELTA).values():
         if altered.unless_empty:
             raise SinkError(altered.unless_empty, hint="")
 
 
 def _iceberg(head: Head) -> None:
-    for altered in iceberg.alterations(head, IcebergSettings("c", ("n",), mode="merge")).values():
+    for altered in alterations(head, IcebergSettings("c", ("n",), mode="merge"), ICEBERG).values():
         if altered.unless_empty:
             raise SinkError(altered.unless_empty, hint="")
         if altered.before and altered.after and not altered.emptied:
             there = iceberg_schema(altered.before, "merge")
-            evolved(there, there.highest_field_id, altered.after, altered.renamed, again=False, mode="merge")
+            evolved(there, there.highest_field_id, altered.after, renamed(altered.columns), again=False, mode="merge")
 
 
 def _clickhouse(head: Head) -> None:

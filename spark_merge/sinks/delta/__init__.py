@@ -1,12 +1,9 @@
 """The Delta sink: Delta Lake tables in a folder or bucket, by deltalake (delta-rs), which only the driver needs.
 
 `uri` the sink by its URI, `sink` the driver's side, `places` where a table is, `columns` what its columns are, `writer` the tasks' side,
-`table` one Delta table and its commits, `statistics` what its log says of files, `reading` a table's rows at the position; for `mode=merge`
-also `merge`, `ddl` and `altering`.
+`table` one Delta table and its commits, `tables` all of them, `statistics` what a table's log says of files, `reading` its rows at the
+position; for `mode=merge` also `merge` and `ddl`.
 
-- Each commit of a table names the segments that the table has, and a commit is valid only for the version after the one that was read. So
-  a batch in another cut, an earlier worker that wakes up, or an OPTIMIZE in between adds no row twice.
-- A table's commits come before the output's position. A worker that dies between two tables leaves some tables a batch ahead; the retry
-  brings the others there.
+- It follows the rules of every lake (sinks/lake). The position and the record for all tables are commits of a folder (sinks/folder).
 - Merged tables follow a schema change for the rows that they have, or reject it with what to do.
 """

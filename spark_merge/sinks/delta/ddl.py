@@ -1,96 +1,59 @@
-"""What a schema change does to tables of `mode=merge`, whose rows are to be what TiDB's are. (`append` only sees other columns.)
+"""How merged rows of a Delta table follow a schema change (lake/ddl.py): what is Delta's own.
 
-    TRUNCATE, DROP TABLE, DROP DATABASE     all rows are deleted; the Delta table stays
-    CREATE TABLE                            rows that an earlier table left in its place are deleted
     ADD COLUMN                              a column; rows that are there get its default where that is a plain value
     DROP COLUMN                             null in all rows; the Delta column stays
     RENAME COLUMN, CHANGE, MODIFY           another Delta column with the old one's values, where its type holds each of them
-    RENAME TABLE                            nothing, where `routes` lead both names to one place; else refused
-    indexes, comments, views                nothing
-    of `ddl-anew`                           each of its tables begins without rows
 
-TiDB changes rows for the rest without a change event of each: a conversion that rounds or reads a text, EXCHANGE, DROP and TRUNCATE
-PARTITION, a default that is computed (but of logs of raw key-values, which have it). They fail with an error, and nothing is done. Each
-table's part is one commit with a transaction of its own, after new columns, which a repetition finds.
+Each table's part is one commit with a transaction of its own, after new columns, which a repetition finds.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
 
-from sidecar.shared.model.nouns import Column, TableName, TableSchema, lowered
+from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import Column, Seq, TableSchema, lowered
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
-from spark_merge.ddl.effects import TableEffect, TableFate
-from spark_merge.ddl.routes import Routes
 from spark_merge.port.contract import Head
-from spark_merge.sinks.delta.columns import delta_type
-from spark_merge.sinks.delta.places import table_place
-from spark_merge.sinks.kit.table_ddl import Merged, begun_again
+from spark_merge.sinks.delta.columns import Layout, delta_type, layout_of
+from spark_merge.sinks.delta.merge import touched
+from spark_merge.sinks.delta.statistics import exact, named
+from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, delta_errors, transaction_only, with_transactions
+from spark_merge.sinks.lake.ddl import LakeAltered, MergeRules
+from spark_merge.sinks.lake.steps import Outpaced
 
 _CALENDAR = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
-DELTA = Merged("Delta tables", "a table's folder is not renamed")
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaAltered:
-    """A table after a DDL, and what its rows get, by the source's names of its columns. `emptied`: no row stays, whatever else. `moved`: a
-    column before and after, with the SQL of the value, in which `{}` is the one before. `filled`: a new column with the SQL of its value.
-    `unless_empty`: why rows that are there cannot follow."""
-
-    before: TableSchema
-    after: TableSchema | None
-    emptied: bool = False
-    moved: tuple[tuple[str, str, str], ...] = ()
-    filled: tuple[tuple[str, str], ...] = ()
-    unless_empty: str = ""
-
-
-def alterations(head: Head, routes: Routes, done: frozenset[int], again: frozenset[int] = frozenset()) -> list[DeltaAltered]:
-    """Of the DDLs that end a segment; of none, where the operator has carried them out. Raises SinkError for what no table can follow."""
-    if head.upto_ts in done:
-        return []
-
-    def place(name: TableName) -> str:
-        return table_place(routes.target(name))
-
-    if head.upto_ts in again:
-        return [DeltaAltered(one, None, emptied=True) for one in begun_again(head, place)]
-    effects = DELTA.followed(head, routes, place)
-    return [altered for effect in effects if (altered := _altered(effect)) is not None]
-
-
-def _altered(effect: TableEffect) -> DeltaAltered | None:
-    before, after = effect.before, effect.after
-    if before is None:
-        return DeltaAltered(after, None, emptied=True) if after is not None and effect.fate is TableFate.CREATED else None
-    if effect.fate in (TableFate.EMPTIED, TableFate.DROPPED):
-        return DeltaAltered(before, after, emptied=True)
-    if effect.fate is TableFate.UNKEYED:
-        return DeltaAltered(before, None, unless_empty=effect.unkeyed)
-    return _columns(before, after, effect.columns) if after is not None and effect.changes_columns else None
-
-
-def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> DeltaAltered:
-    moved: list[tuple[str, str, str]] = []
-    filled: list[tuple[str, str]] = []
-    why: list[str] = []
+def moved(columns: Iterable[ColumnEffect]) -> Iterator[tuple[str, str, str]]:
+    """Columns before and after, by the source's names, with the SQL of the value, in which `{}` is the one before."""
     for one in columns:
         was, now = one.before, one.column
-        if was is None:
-            try:
-                filled += [(now.name, value)] if (value := existing_value(one)) is not None else []
-            except ValueError as error:
-                why.append(f"column {now.name} begins with {error}")
-        elif (value := converted(one, was)) is None:
-            why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
-        elif lowered(was.name) != lowered(now.name) or delta_type(was) != delta_type(now):
-            moved.append((was.name, now.name, value))
-    return DeltaAltered(before, after, moved=tuple(moved), filled=tuple(filled), unless_empty="; ".join(why))
+        if was is not None and (lowered(was.name) != lowered(now.name) or delta_type(was) != delta_type(now)):
+            value = converted(one, was)
+            assert value is not None, "the rows can follow"
+            yield was.name, now.name, value
+
+
+def filled(columns: Iterable[ColumnEffect]) -> Iterator[tuple[str, str]]:
+    """New columns with the SQL of their values."""
+    for one in columns:
+        if one.before is None and (value := existing_value(one)) is not None:
+            yield one.column.name, value
+
+
+def _begins(added: ColumnEffect) -> str:
+    try:
+        existing_value(added)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def converted(one: ColumnEffect, old: Column) -> str | None:
@@ -135,3 +98,87 @@ _SQL_TYPES = {
     "int": "BIGINT", "uint": "DECIMAL(20,0)", "bit": "DECIMAL(20,0)", "year": "SMALLINT", "float": "FLOAT", "double": "DOUBLE",
     "date": "DATE",
 }  # fmt: skip
+
+DELTA = MergeRules(
+    "Delta tables", "a table's folder is not renamed", "a MERGE", _begins, lambda one, previous: converted(one, previous) is not None
+)
+
+
+# ---- carried out --------------------------------------------------------------------------------------------------------
+
+_NO_COLUMNS = Layout("", (), ())
+"""Of a table whose columns come with its next rows."""
+
+
+def alter(table: Table, altered: LakeAltered, head: Head, moment: Moment) -> None:
+    """Raises SinkError where rows that are there cannot follow; then nothing is done."""
+    result, of_ddls = table.load(), replace(moment, of=" ddl")
+    if result is None or not result.file_uris() or table.due(result, of_ddls.log_id, of_ddls.of) > moment.last:
+        return
+    if altered.unless_empty:
+        raise DELTA.refused(head, altered.unless_empty)
+    after, before, updates, key = _NO_COLUMNS, _NO_COLUMNS, dict[str, str](), list[str]()
+    if altered.before is not None and altered.after is not None and not (altered.emptied or altered.by_hand):
+        there = columns_of(result)
+        before, after = (layout_of(schema, there, "merge") for schema in (altered.before, altered.after))
+        new = _names(altered.after, after)
+        updates = _updates(altered, _names(altered.before, before), new)
+        key = [new[name] for name in altered.after.key if _is_moved(new[name], before, after)] if updates else []
+
+    def act(value: DeltaTable, _: Seq) -> Act | None:
+        if table.due(value, moment.log_id) > moment.last + 1:
+            return None  # rows have come since: a later owner is past this DDL
+        known = named(value) or []
+        if added := [name for name in key if name not in known]:  # all rows are rewritten, and the MERGEs after it skip files by them
+            table.name_statistics(value, [*known, *added])
+            raise Outpaced("by this step of our own")
+        made: Act = transaction_only
+        if value.file_uris() and altered.emptied:
+            made = _deleted
+        elif value.file_uris() and updates:
+            _check_untyped(value, updates, before)
+            made = _updated(updates)
+        return with_transactions(made, touched(moment.log_id))
+
+    table.bring(after, of_ddls, act)
+
+
+def _is_moved(name: str, before: Layout, after: Layout) -> bool:
+    """Whether it is another column, of those with statistics."""
+    return any(one.name == name and one not in before.columns and exact(one.kind) for one in after.columns)
+
+
+def _check_untyped(table: DeltaTable, updates: Mapping[str, str], before: Layout) -> None:
+    """Values that are in no column of theirs go by the column's name, and stay what they were."""
+    dates = [column.source for column in before.columns if f"`{column.name}`" in updates and pa.types.is_temporal(column.kind)]
+    untyped = before.envelope("untyped")
+    if dates and _rows_with(table, untyped):
+        raise SinkError(
+            f"column {', '.join(map(str, dates))} of {table.table_uri} may have dates of no calendar, which cannot move to another column",
+            hint="use mode=append; or replace these dates at the source before its schema is changed",
+        )
+
+
+def _rows_with(table: DeltaTable, column: str) -> int:
+    with delta_errors(table.table_uri):
+        return sum(rows.num_rows for rows in table.scan(columns=[column], predicate=f"`{column}` IS NOT NULL"))
+
+
+def _updates(altered: LakeAltered, old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """`old`, `new`: Delta columns by the source's. What is no column of the source any more is null from here on."""
+    updates = {f"`{name}`": "NULL" for name in sorted({*old.values()} - {*new.values()})}
+    updates |= {f"`{new[name]}`": value for name, value in filled(altered.columns)}
+    others = [(new[to], old[source], value) for source, to, value in moved(altered.columns)]
+    return updates | {f"`{to}`": value.format(f"`{source}`") for to, source, value in others if to != source}
+
+
+def _names(schema: TableSchema, layout: Layout) -> dict[str, str]:
+    return {name: column.name for name, column in zip(schema.column_names(), layout.columns, strict=True)}
+
+
+def _deleted(table: DeltaTable, how: CommitProperties) -> object:
+    return table.delete(commit_properties=how)
+
+
+def _updated(updates: Mapping[str, str]) -> Act:
+    return lambda table, how: table.update(updates=dict(updates), commit_properties=how)

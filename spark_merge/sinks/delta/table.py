@@ -36,13 +36,11 @@ from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
 from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import missing
+from spark_merge.sinks.lake.steps import STEPS_MAX, at_its_end
 
 READ_AGAIN_COMMITS = 100
 """After so many a table is read from its start, where delta-rs writes a checkpoint as often: what is held never depends on log files that
 expire. Expired files are removed as often: that lists the whole log."""
-
-TRIES_MAX = 20
-"""Of a commit that others are faster than."""
 
 RETRY_S_MAX = 30
 """Of S3's client in delta-rs, for a request; after that the sink is opened again."""
@@ -139,27 +137,26 @@ class Table:
     def bring(self, layout: Layout, moment: Moment, act: Callable[[DeltaTable, Seq], Act | None]) -> Seq:
         """One commit that `act` makes of the table as it is and the first segment that it has not; None: there is nothing to do. The table
         is made, and gets the columns that `layout` has, before that. Gives the first segment that the table has not then."""
-        for _ in range(TRIES_MAX):
-            table = self.latest()
+
+        def step(table: DeltaTable | None) -> Seq | None:
             due = Seq(0) if table is None else self.due(table, moment.log_id, moment.of)
             if due > moment.last:
                 return due
             if table is None:
                 self._make(layout)
-                continue
-            if not self.exact(table):
+            elif not self.exact(table):
                 self._make_exact(table)
-                continue
-            if missing := _missing(table, layout, self.uri):
+            elif missing := _missing(table, layout, self.uri):
                 self.commit(table, lambda value, how: value.alter.add_columns(list(map(_field, missing)), commit_properties=how))
-                continue
-            if (made := act(table, due)) is None or self.commit(table, made, moment):
+            elif (made := act(table, due)) is None or self.commit(table, made, moment):
                 return Seq(moment.last + 1)
-        raise self._overtaken()
+            return None
+
+        return at_its_end(self.latest, step, self._overtaken())
 
     def _overtaken(self) -> SinkError:
         return SinkError(
-            f"the Delta table {self.uri} is changed by others faster than a batch can be committed, {TRIES_MAX} times",
+            f"the Delta table {self.uri} is changed by others faster than a batch can be committed, {STEPS_MAX} times",
             hint="nobody else may write to it; run OPTIMIZE and VACUUM less often",
         )
 
@@ -178,12 +175,14 @@ class Table:
 
     def make_exact(self) -> None:
         """Once, of a table that an earlier version wrote; nothing of a table that is not this sink's."""
-        for _ in range(TRIES_MAX):
-            table = self.load()
+
+        def step(table: DeltaTable | None) -> bool | None:
             if table is None or self.exact(table) or all(column.source is None for column in columns_of(table)):
-                return
+                return True
             self._make_exact(table)
-        raise self._overtaken()
+            return None
+
+        at_its_end(self.load, step, self._overtaken())
 
     def _make_exact(self, table: DeltaTable) -> None:
         """Nothing, or the property alone, where others were faster. Who finds the property, and not that its files are done, does all."""

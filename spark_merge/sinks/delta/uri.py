@@ -8,10 +8,11 @@ from typing import get_args
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.log.storage.folder import S3_PARAMETERS, place_problem
-from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.model.nouns import CommitTs, TableName
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.columns import Mode
+from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.folder.layout import IDENTITY, PROBE
 from spark_merge.sinks.kit.folder_uri import has_files_of_others
 from spark_merge.sinks.kit.options import commit_interval, commit_tss, names_of, one_of, option, read, routes
@@ -28,6 +29,13 @@ class DeltaSettings:
     routes: Routes = routes("Where tables go.")
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that you carried out by hand.")
     again: frozenset[CommitTs] = commit_tss("ddl-anew", "With `merge`: DDLs whose tables begin again without rows.")
+
+    def place(self, name: TableName) -> str:
+        """`LakeSettings.place`, below the folder."""
+        return table_place(self.routes.target(name))
+
+    def compared(self, target: TableName) -> TableName:
+        return target.folded()
 
 
 def settings_of(uri: SinkUri) -> DeltaSettings:

@@ -77,8 +77,8 @@ class DeltaWriter:
 
     folder: Folder
     mode: Mode
+    targets: Mapping[TableName, TablePlace]
     owner: Owner
-    tables: Mapping[TableName, TablePlace]
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
@@ -86,7 +86,7 @@ class DeltaWriter:
         attempt = secrets.token_hex(4)
         held = HeldByFile[_FileOf](lambda under, rows: files.append(self._written(under, rows, f"{len(files)}", attempt)))
         for portion in portions:
-            to, seq = self.tables[portion.schema.name], portion.unit.seq
+            to, seq = self.targets[portion.schema.name], portion.unit.seq
             for block in counted_blocks(portion, counts):
                 if block.rows and seq >= to.due:
                     dump = block.dump_pass is not None
@@ -98,7 +98,7 @@ class DeltaWriter:
         return Outcome(task.id, counts, files)
 
     def _written(self, under: _FileOf, held: HeldRows, part: str, attempt: str) -> WrittenFile:
-        to = self.tables[under.table]
+        to = self.targets[under.table]
         into = to.layout.files() if under.staged or self.mode == "append" else merged_columns(to.layout)
         name = f"{held.last:020d}-{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
         path = f"{STAGED}/{to.place}/{name}" if under.staged else f"{to.place}/{name}"

@@ -5,11 +5,10 @@
 `types` and `evolution` what their columns are and become,
 `partition_rules` and `partitions` how rows are partitioned, `reading` a table's
 rows at the position. For `mode=merge`: `merge` why it is right, and the driver's side,
-`merge_writer` the tasks' side, `fold` what the driver adds, `deletes` the snapshots that it takes, `ddl` what a schema change does to rows,
-`hidden_rows` which rows no delete file hides.
+`merge_writer` the tasks' side, `fold` what the driver adds, `deletes` the snapshots that it takes, `hidden_rows` which rows no delete
+file hides.
 
-- Each commit of a table names the segments that the table has, and no table takes files of those segments again. So a worker that dies or
-  freezes amid a batch adds no row twice. A file can hold several segments, because its table says which of them it has.
+- It follows the rules of every lake (sinks/lake).
 - A row is in the partition that Iceberg's specification names, for whatever partitions the table has.
 - A merged table has for each key what its last live row made, or else the dump's row, whatever compacts it.
 - A read of the past is the source at that position. A column keeps its field through schema changes.

@@ -6,6 +6,8 @@
     retyped   the wider one of both types, if Iceberg widens to it (types.widened): a narrower one is not requested. Else the DDL is
               refused, or by `changed-types=anew` the column is dropped and added: what was written before is null in it
 
+In `mode=merge` rows that are there have null in an added field, so where TiDB's get a default it is refused (lake/ddl.py).
+
 Another table of the same name (dropped and made again) continues in the same one of Iceberg; a column of another type is added again there.
 """
 
@@ -14,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, StringType
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from spark_merge.ddl.columns import ColumnEffect
+from spark_merge.ddl.conversion import Conversion
 from spark_merge.sinks.iceberg.types import Mode, envelope, envelope_fields, iceberg_type, widened
+from spark_merge.sinks.lake.ddl import MergeRules
 
 Renamed = Mapping[str, str]
 """A column's previous name by the one that it has, both folded."""
@@ -73,3 +77,22 @@ def _identity(column: Column) -> tuple[str, str]:
 
 def _same(some: Iterable[NestedField], others: Iterable[NestedField]) -> bool:
     return [(f.field_id, f.name, f.field_type) for f in some] == [(f.field_id, f.name, f.field_type) for f in others]
+
+
+# ---- merged rows ----------------------------------------------------------------------------------------------------------
+
+
+def _begins(added: ColumnEffect) -> str:
+    if added.unknown or added.existing is None:
+        return added.unknown
+    return f"{added.existing!r}, and rows that are there would have null"
+
+
+def _stays(one: ColumnEffect, previous: Column) -> bool:
+    """Whether what files have of a column is right as one of its new type."""
+    conversion, kind = one.conversion, iceberg_type(one.column)
+    padded_text = conversion is Conversion.PADDED and isinstance(kind, StringType)
+    return conversion is not None and not padded_text and widened(iceberg_type(previous), kind) is not None
+
+
+ICEBERG = MergeRules("Iceberg tables", "a table is not renamed in its catalog", "an equality delete", _begins, _stays)

@@ -51,6 +51,7 @@ from sidecar.shared.process.progress import may_take
 from spark_merge.sinks.iceberg import rest
 from spark_merge.sinks.iceberg.deletes import RowDelta
 from spark_merge.sinks.iceberg.uri import IcebergSettings
+from spark_merge.sinks.lake.steps import STEPS_MAX, Outpaced
 
 T = TypeVar("T")
 Identifier = tuple[str, ...]
@@ -63,9 +64,6 @@ RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 CALL_S_MAX = 3600
 """Of pyiceberg: a commit reads and writes manifests, a request each. The catalog's end by rest.py; a SQL catalog's, by its driver."""
 
-CONFLICTS_MAX = 20
-"""Commits of others (compaction, expiry) that one of ours gives way to, in a row."""
-
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _AWAY = (OSError, OperationalError, ServerError, ServiceUnavailableError, TooManyRequestsError, CommitStateUnknownException)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -76,10 +74,6 @@ MADE_WITH = {
     "write.metadata.delete-after-commit.enabled": "true",
 }
 """Of a table that we make: what commits leave behind stays bounded, but for snapshots."""
-
-
-class Outpaced(Exception):
-    """Another commit came first; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +234,7 @@ class Lake:
 
 def outpaced(name: Identifier) -> SinkError:
     return SinkError(
-        f"{'.'.join(name)}: {CONFLICTS_MAX} commits of others came before one of this sink's, one after another",
+        f"{'.'.join(name)}: {STEPS_MAX} commits of others came before one of this sink's, one after another",
         hint="let compaction and expiry of snapshots run more seldom; nothing accepted is lost, and it is tried again",
     )
 

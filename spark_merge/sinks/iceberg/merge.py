@@ -36,7 +36,7 @@ they describe. A batch with rows of two passes is merged as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFileContent
@@ -44,20 +44,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sidecar.shared.errors import SinkError
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
-from spark_merge.port.contract import DumpPass, Head
-from spark_merge.sinks.iceberg.ddl import ICEBERG, LakeAltered, alterations, check_parted
-from spark_merge.sinks.iceberg.evolution import evolved
+from sidecar.shared.model.nouns import Seq, TableSchema
+from spark_merge.port.contract import DumpPass
+from spark_merge.sinks.iceberg.evolution import ICEBERG, evolved, renamed
 from spark_merge.sinks.iceberg.fold import live, passes, with_keys, without_repeats
 from spark_merge.sinks.iceberg.lake import LakeChange, RowsOfFiles
 from spark_merge.sinks.iceberg.merge_writer import key_ids
 from spark_merge.sinks.iceberg.modes import TableBatch
-from spark_merge.sinks.iceberg.partitions import check_stays
+from spark_merge.sinks.iceberg.partitions import check_parted, check_stays
 from spark_merge.sinks.iceberg.position import PREFIX, Standings
 from spark_merge.sinks.iceberg.types import Mode
 from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.iceberg.writer import Files, LakeFile
-from spark_merge.sinks.kit.table_ddl import check_key
+from spark_merge.sinks.lake.ddl import LakeAltered
 
 SNAPSHOT = f"{PREFIX}snapshot"
 
@@ -108,9 +107,6 @@ class MergeMode:
     settings: IcebergSettings
     name: Mode = "merge"
 
-    def check(self, schema: TableSchema) -> None:
-        check_key(schema, "an equality delete")
-
     def check_parted(self, table: Table, schema: TableSchema) -> None:
         check_parted(table.spec(), table.schema(), schema)
 
@@ -124,10 +120,6 @@ class MergeMode:
             return None
         below = Below(table.metadata.next_sequence_number()) if first else Below.of(table)
         return LakeChange(standing.properties() | below.properties(), {}, schema=schema, rows=RowsOfFiles(SNAPSHOT))
-
-    def alterations(self, last: Head) -> Mapping[TableName, LakeAltered]:
-        result = alterations(last, self.settings).values()
-        return {schema.name: altered for altered in result if (schema := altered.before or altered.after) is not None}
 
     def change(self, batch: TableBatch) -> LakeChange | None:
         table, altered, standing = batch.table, batch.altered, batch.standing
@@ -178,7 +170,7 @@ def _schema_after(batch: TableBatch, altered: LakeAltered, below: Below) -> Sche
     table, there = batch.table, batch.table.schema()
     again = altered.emptied or altered.by_hand or not _has_rows(table)
     try:
-        schema = evolved(there, table.metadata.last_column_id, altered.after, altered.renamed, again=again, mode="merge")
+        schema = evolved(there, table.metadata.last_column_id, altered.after, renamed(altered.columns), again=again, mode="merge")
     except SinkError as error:
         raise ICEBERG.refused(batch.last, error.message) from error
     lost = set() if schema is None or altered.emptied else below.keys - set(schema.field_ids)

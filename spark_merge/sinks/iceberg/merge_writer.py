@@ -48,7 +48,7 @@ class MergeWriter:
             seq, schema = portion.unit.seq, portion.schema
             target = self.targets.get(schema.name)
             for block in counted_blocks(portion, counts):
-                if target is None or not schema.key or target.has(seq) or not block.rows:
+                if target is None or not schema.key or seq < target.due or not block.rows:
                     continue
                 if schema.name not in tables:
                     tables[schema.name] = _Table.of(target, schema)

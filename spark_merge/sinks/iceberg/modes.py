@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sidecar.shared.model.nouns import TableName, TableSchema
-from spark_merge.port.contract import Head, has_rows
-from spark_merge.sinks.iceberg.ddl import LakeAltered
-from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
+from sidecar.shared.model.nouns import TableSchema
+from spark_merge.port.contract import Head
+from spark_merge.sinks.iceberg.evolution import evolved, renamed
 from spark_merge.sinks.iceberg.lake import LakeChange
 from spark_merge.sinks.iceberg.partitions import check_stays
 from spark_merge.sinks.iceberg.position import Standings
 from spark_merge.sinks.iceberg.types import Mode
 from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.iceberg.writer import LakeFile, LakeTarget
-from spark_merge.sinks.kit.table_ddl import checked_effects
+from spark_merge.sinks.lake.ddl import LakeAltered
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,6 @@ class TableMode(Protocol):
     @property
     def name(self) -> Mode: ...
 
-    def check(self, schema: TableSchema) -> None:
-        """Whether its rows can be written at all."""
-
     def check_parted(self, table: Table, schema: TableSchema) -> None:
         """Whether they can be with the partitions of the table."""
 
@@ -52,9 +48,6 @@ class TableMode(Protocol):
 
     def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> LakeChange | None:
         """What the table needs before it gets rows; `schema`: other columns than it has."""
-
-    def alterations(self, last: Head) -> Mapping[TableName, LakeAltered]:
-        """Of the DDLs that end a batch: each table once, by the name before them."""
 
     def change(self, batch: TableBatch) -> LakeChange | None:
         """The commit; None: there is nothing to commit."""
@@ -65,9 +58,6 @@ class AppendMode:
     settings: IcebergSettings
     name: Mode = "append"
 
-    def check(self, schema: TableSchema) -> None:
-        """A log of changes takes every table that has rows."""
-
     def check_parted(self, table: Table, schema: TableSchema) -> None:
         """With any partitions."""
 
@@ -76,18 +66,6 @@ class AppendMode:
 
     def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> LakeChange | None:  # noqa: ARG002 - of merge
         return None if schema is None else LakeChange(standing.properties(), {}, schema=schema)
-
-    def alterations(self, last: Head) -> Mapping[TableName, LakeAltered]:
-        """Those that have other columns under their names, or are there under a name that no table had."""
-        if last.schemas is last.next_schemas:
-            return {}
-        columns = {(one.before, one.after): one.columns for one in checked_effects(last, self.settings.ddl_done | self.settings.again)}
-        alterations = {}
-        for name, after in last.next_schemas.items():
-            before = last.schemas.get(name)
-            if has_rows(after) and (before is None or not same_columns(before, after)):
-                alterations[name] = LakeAltered(before, after, renamed(columns.get((before, after), ())))
-        return alterations
 
     def change(self, batch: TableBatch) -> LakeChange | None:
         schema = None if batch.altered is None else self._next_schema(batch.table, batch.altered)
@@ -101,7 +79,7 @@ class AppendMode:
         assert after is not None, "a table that is gone keeps its columns"
         another = before is None or before.table_id != after.table_id
         again = another or self.settings.retyped == "anew"
-        schema = evolved(table.schema(), table.metadata.last_column_id, after, altered.renamed, again=again)
+        schema = evolved(table.schema(), table.metadata.last_column_id, after, renamed(altered.columns), again=again)
         if schema is not None:
             check_stays(table, schema, self.name)
         return schema

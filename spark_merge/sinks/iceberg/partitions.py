@@ -22,7 +22,7 @@ from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform
 from pyiceberg.types import DateType, DoubleType, FloatType, IcebergType, LongType, NestedField, TimestampType, TimestamptzType
 
 from sidecar.shared.errors import SinkError
-from sidecar.shared.model.nouns import lowered
+from sidecar.shared.model.nouns import TableSchema, lowered
 from spark_merge.sinks.iceberg.types import Mode
 
 PARTITIONS_MAX = 10_000
@@ -124,3 +124,14 @@ def _wrapped(value: int | None) -> int | None:
 
 def _source(schema: Schema, field: PartitionField) -> NestedField | None:
     return next((one for one in schema.fields if one.field_id == field.source_id), None)
+
+
+def check_parted(spec: PartitionSpec, there: Schema, table: TableSchema) -> None:
+    """Raises SinkError for partitions in which a key's rows are not all in one: an equality delete is of one partition."""
+    columns = {there.find_column_name(field.source_id) for field in spec.fields if not isinstance(field.transform, VoidTransform)}
+    if spec.spec_id != 0 or not columns <= set(table.key):
+        raise SinkError(
+            f"{table.name} is partitioned by other columns than its key's ({', '.join(table.key)}), or otherwise than it was made, and an "
+            "equality delete is of one partition",
+            hint="leave it out of partitions=, or part it by columns of the key alone; give a table that is there its partitions of before",
+        )

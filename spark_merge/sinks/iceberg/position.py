@@ -25,13 +25,14 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.iceberg.lake import Lake, LakeChange, Outpaced
+from spark_merge.sinks.iceberg.lake import Lake, LakeChange
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema
 from spark_merge.sinks.iceberg.uri import RECORD
 from spark_merge.sinks.iceberg.writer import LakeFile, write_parquet
 from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.fence import check_log
 from spark_merge.sinks.kit.position import Missed, OutputState, Stored, gone
+from spark_merge.sinks.lake.steps import Outpaced
 
 VERSIONS: dict[Mode, str] = {"append": "1", "merge": "2"}
 PREFIX = "ticdc-dump."

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.log.storage.folder import S3_PARAMETERS
-from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.model.nouns import CommitTs, TableName, lowered
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.iceberg.partition_rules import PartitionRules, partitions_of
@@ -89,6 +89,14 @@ class IcebergSettings:
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where a table of the source is. Raises SinkError for a name that a catalog could not tell from another's."""
         return self.identifier_of(self.routes.target(name), name)
+
+    def place(self, name: TableName) -> tuple[str, ...]:
+        """`LakeSettings.place`."""
+        return self.identifier(name)
+
+    def compared(self, target: TableName) -> tuple[str, ...]:
+        """A catalog may compare names without case."""
+        return tuple(map(lowered, self.identifier_of(target, target)))
 
     def identifier_of(self, target: TableName, name: TableName) -> tuple[str, ...]:
         """`target`: of table `name`, after the routes."""

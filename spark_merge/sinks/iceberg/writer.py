@@ -22,7 +22,7 @@ from pyiceberg.typedef import Record
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema
+from sidecar.shared.model.nouns import FIRST_SEQ, Seq, TableName, TableSchema
 from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
@@ -40,7 +40,7 @@ UNPARTITIONED = PartitionSpec().model_dump_json()
 class LakeTarget:
     """A table, for who writes files of it. `version`: which table, and which of its schemas. `location`: of its data files, as Iceberg
     names it; `folder`: the same. `schema`: Iceberg's, as JSON. `metrics`: the table's properties that say which statistics are kept.
-    `spec`: its partitions, as JSON. `done`: the segments that it has. `merges`, of `mode=merge`: a dump's rows come with their keys."""
+    `spec`: its partitions, as JSON. `due`: the first segment that it has not. `merges`, of `mode=merge`: a dump's rows come with keys."""
 
     version: str
     location: str
@@ -48,11 +48,8 @@ class LakeTarget:
     schema: str
     metrics: Mapping[str, str] = field(default_factory=dict)
     spec: str = UNPARTITIONED
-    done: Seq | None = None
+    due: Seq = FIRST_SEQ
     merges: bool = False
-
-    def has(self, seq: Seq) -> bool:
-        return self.done is not None and seq <= self.done
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ class IcebergWriter:
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
             target, blocks = self.targets.get(schema.name), counted_blocks(portion, counts)
-            if target is None or not schema.key or target.has(seq):
+            if target is None or not schema.key or seq < target.due:
                 deque(blocks, maxlen=0)
                 continue
             if schema.name not in tables:

@@ -13,11 +13,10 @@ from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, 
 from sidecar.shared.rowcodec.kv_layout import layout_of
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import logged_ddls
-from spark_merge.ddl.routes import Routes
 from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import change
 from spark_merge.sinks.clickhouse.columns import column_type
-from spark_merge.sinks.delta.ddl import alterations
+from spark_merge.sinks.delta.ddl import moved
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.opensearch.changes import changes
 from tests.support.kv_encoder import column as kv_column
@@ -157,8 +156,7 @@ def test_every_sink_follows_the_same_columns(case: Case, ids: str) -> None:
     assert not kept or {(one.column.name, one.name) for one in kept.sources if one.name not in (None, one.column.name)} == expected
 
     folded = {(name.lower(), was) for name, was in expected if name.lower() != was}
-    delta = [one for altered in alterations(result, Routes(), frozenset()) for one in altered.moved]
-    assert {(to.lower(), source) for source, to, _ in delta} == folded
+    assert {(to.lower(), source) for source, to, _ in moved(effects(result))} == folded
     assert set(renamed(effects(result)).items()) == folded
 
     if case not in SWAPS:

@@ -9,10 +9,13 @@ import pytest
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
+from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.port.contract import Head
-from spark_merge.sinks.delta.ddl import DeltaAltered, alterations
+from spark_merge.sinks.delta.ddl import DELTA, filled, moved
+from spark_merge.sinks.delta.uri import DeltaSettings
+from spark_merge.sinks.lake.ddl import LakeAltered, alterations
 from tests.support.sql_types import sql_type
 
 NAME, OTHER = TableName("s", "t"), TableName("s", "u")
@@ -35,14 +38,17 @@ def _by_name(schemas: list[TableSchema]) -> Mapping[TableName, TableSchema]:
     return {schema.name: schema for schema in schemas}
 
 
-def found(query: str, before: list[TableSchema], after: list[TableSchema], routes: str = "", done: int = 0) -> list[DeltaAltered]:
-    return alterations(head(query, before, after), routes_of(routes) if routes else Routes(), frozenset({done}))
+def found(query: str, before: list[TableSchema], after: list[TableSchema], routes: str = "", done: int = 0) -> list[LakeAltered]:
+    settings = DeltaSettings(
+        open_folder("file:///out"), "merge", routes=routes_of(routes) if routes else Routes(), ddl_done=frozenset({CommitTs(done)})
+    )
+    return list(alterations(head(query, before, after), settings, DELTA).values())
 
 
 @pytest.mark.parametrize("query", ["TRUNCATE TABLE t", "DROP TABLE `s`.`T`", "DROP TABLE s.t, s.none", "DROP DATABASE s"])
 def test_what_empties_a_table(query: str) -> None:
     (one,) = found(query, [table()], [table()])
-    assert (one.before.name, one.emptied) == (NAME, True)
+    assert (one.name, one.emptied) == (NAME, True)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +71,7 @@ def test_a_new_column_is_filled_with_its_default() -> None:
         ColumnDefinition("d", "decimal(5,2)", default="1.50"),
     ]
     (one,) = found("ALTER TABLE t ADD COLUMN a INT", [table()], [table(*columns, defined=defined)])
-    assert dict(one.filled) == {
+    assert dict(filled(one.columns)) == {
         "a": "CAST('7' AS BIGINT)",
         "b": "'it''s'",
         "z": "CAST('0' AS BIGINT)",
@@ -78,7 +84,7 @@ def test_a_renamed_column_moves() -> None:
     a, b = Column("a", "int"), Column("b", "int")
     for query in ("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t CHANGE COLUMN `a` `b` INT"):
         (renamed,) = found(query, [table(a)], [table(b)])
-        assert (renamed.moved, renamed.filled, renamed.unless_empty) == ((("a", "b", "{}"),), (), "")
+        assert ([*moved(renamed.columns)], [*filled(renamed.columns)], renamed.unless_empty) == ([("a", "b", "{}")], [], "")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +98,7 @@ def test_a_renamed_column_moves() -> None:
 )
 def test_a_column_of_a_type_that_holds_all_values_moves(before: Column, after: Column, value: str) -> None:
     (one,) = found("ALTER TABLE t MODIFY COLUMN a BIGINT", [table(before)], [table(after)])
-    assert (one.moved, one.unless_empty) == ((("a", "a", value),), "")
+    assert ([*moved(one.columns)], one.unless_empty) == ([("a", "a", value)], "")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +111,7 @@ def test_a_column_of_a_type_that_holds_all_values_moves(before: Column, after: C
 )
 def test_a_column_that_holds_its_values_as_they_are_stays(before: Column, after: Column) -> None:
     (one,) = found("ALTER TABLE t MODIFY COLUMN a BIGINT", [table(before)], [table(after)])
-    assert (one.moved, one.filled, one.unless_empty) == ((), (), "")
+    assert ([*moved(one.columns)], [*filled(one.columns)], one.unless_empty) == ([], [], "")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,8 @@ def test_rows_that_move_unseen_are_refused_until_the_operator_says(query: str) -
     with pytest.raises(SinkError, match="cannot be carried out") as refused:
         found(query, [table(), table(name=OTHER)], [table(), table(name=OTHER)])
     assert "ddl-done=90" in refused.value.hint
-    assert not found(query, [table(), table(name=OTHER)], [table(), table(name=OTHER)], done=90)
+    by_hand = found(query, [table(), table(name=OTHER)], [table(), table(name=OTHER)], done=90)
+    assert {(one.by_hand, one.emptied, one.unless_empty) for one in by_hand} == {(True, False, "")}
 
 
 def test_a_table_that_loses_its_key_is_refused_if_it_has_rows() -> None:

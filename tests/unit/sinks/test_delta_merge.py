@@ -9,9 +9,9 @@ import pytest
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, TableSchema
+from spark_merge.sinks.delta.ddl import DELTA
 from spark_merge.sinks.delta.merge import Folded
 from spark_merge.sinks.delta.writer import STAGED, TablePlace, WrittenFile
-from spark_merge.sinks.kit.table_ddl import check_key
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, SCHEMA, Row, Segments, change, chunk, opened, write, write_chunk
 
@@ -19,7 +19,7 @@ from tests.support.deliveries import ORDERS, SCHEMA, Row, Segments, change, chun
 def written(folder: Path, seqs: list[int], rows: list[Row]) -> tuple[TablePlace, list[WrittenFile]]:
     sink = opened(open_sink(f"delta://{folder}/out?mode=merge", log_id="log-1"))
     batch, outcomes = write(sink, Segments(seqs, rows), log=open_folder(str(folder / "log")))
-    return batch.writer.tables[ORDERS], [file for outcome in outcomes for file in outcome.note]  # type: ignore[attr-defined]
+    return batch.writer.targets[ORDERS], [file for outcome in outcomes for file in outcome.note]  # type: ignore[attr-defined]
 
 
 def folded(folder: Path, seqs: list[int], rows: list[Row]) -> dict[int, tuple[str | None, bool]]:
@@ -69,6 +69,6 @@ def test_keys_bound_the_files_that_are_read(tmp_path: Path) -> None:
 
 
 def test_a_floating_point_key_is_refused() -> None:
-    check_key(SCHEMA, "a MERGE")
+    DELTA.check_key(SCHEMA)
     with pytest.raises(SinkError, match="floating-point"):
-        check_key(TableSchema(ORDERS, (Column("id", "double", nullable=False),), ("id",)), "a MERGE")
+        DELTA.check_key(TableSchema(ORDERS, (Column("id", "double", nullable=False),), ("id",)))

@@ -16,10 +16,10 @@ from deltalake import CommitProperties, DeltaTable
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, TableSchema
-from spark_merge.sinks.delta import sink as delta_sink
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import DeltaColumn
 from spark_merge.sinks.delta.table import Table
+from spark_merge.sinks.delta.tables import DeltaTables
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, Row, Segments, change, deliver, opened
 from tests.support.read_back import reading_of, texts_of
@@ -58,7 +58,7 @@ def version_0_4(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         patch.setattr(statistics, "properties", lambda _: {})
         patch.setattr(statistics, "DONE", "nothing")
         patch.setattr(Table, "exact", lambda *_: True)
-        patch.setattr(delta_sink.DeltaSink, "_correct_statistics", lambda _: None)
+        patch.setattr(DeltaTables, "_correct_statistics", lambda _: None)
         yield
 
 
@@ -117,7 +117,7 @@ def test_a_table_that_is_not_corrected_yet_is_read_back_by_its_keys(earlier: Out
 def test_a_table_that_an_earlier_version_wrote_after_that_is_corrected_by_its_next_batch(
     earlier: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_sink.DeltaSink, "_correct_statistics", lambda _: None)
+    monkeypatch.setattr(DeltaTables, "_correct_statistics", lambda _: None)
     earlier.deliver(3, change(3, 210, after=("8", "4", AT)))
     check_corrected(earlier)
 
