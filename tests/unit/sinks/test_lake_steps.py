@@ -1,4 +1,4 @@
-"""A table is brought to its end by steps, each on the table as it is then, whoever commits between them."""
+"""A table is brought to its end by steps, each on the table as it is then, also where others commit between them."""
 
 from __future__ import annotations
 
