@@ -9,6 +9,7 @@
 
     kit          WHAT A SINK IS BUILT OF: options, server, fence, position, what is written, and reading back
     folder       an output folder;  folders  a folder's URI to a sink of files
+    lake         a sink over tables of a lake: plan, accept, DDLs; delta and iceberg give it their tables
     formats      rows of all times in files and messages: each format's writer, and its inverse
 
 README.md lists every step of a new sink. A sink's folder imports its own driver only, and no other sink. port/contract.py defines
