@@ -22,7 +22,7 @@ from spark_merge.sinks.iceberg.tables import IcebergTables
 from spark_merge.sinks.iceberg.writer import LakeTarget
 from spark_merge.sinks.kit import held
 from spark_merge.sinks.kit.position import PositionKeeper
-from spark_merge.sinks.lake.sink import TableShare
+from spark_merge.sinks.lake.lake_sink import TableShare
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort

@@ -88,14 +88,14 @@ LAKE_SINKS = [
     ),
     Mutation(
         "a lake believes what it knew of a table before a DDL altered it",
-        "spark_merge/sinks/lake/sink.py::LakeSink.accept",
+        "spark_merge/sinks/lake/lake_sink.py::LakeSink.accept",
         "stay - altered.keys()",
         "stay",
         "tests/unit/sinks/test_lake_sink.py::test_a_table_is_looked_at_once_until_its_schema_changes_or_a_ddl_alters_it[1]",
     ),
     Mutation(
         "a refused DDL keeps the rows of before it from a lake that has them first",
-        "spark_merge/sinks/lake/sink.py::LakeSink.accept",
+        "spark_merge/sinks/lake/lake_sink.py::LakeSink.accept",
         "self._bring(heads, files, {})",
         "...",
         "tests/unit/sinks/test_lake_sink.py::test_a_ddl_that_no_table_follows_alters_none_and_is_not_accepted[True]",

@@ -1,4 +1,4 @@
-"""The Delta sink: the sink over a lake (lake/sink.py) on a folder of Delta tables."""
+"""The Delta sink: the sink over a lake (sinks/lake) on a folder of Delta tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, holds_rows, s
 from spark_merge.sinks.delta.writer import DeltaWriter, TablePlace
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, FolderIdentity
 from spark_merge.sinks.folder.output import OutputFolder, position_of
-from spark_merge.sinks.lake.sink import LakeSink, lake_misfits
+from spark_merge.sinks.lake.lake_sink import LakeSink, lake_misfits
 
 
 def _open(uri: SinkUri) -> LakeSink[TablePlace]:

@@ -1,4 +1,4 @@
-"""The Delta tables of an output, for the sink over them (lake/port.py), and the record of all: the files sink's commits (folder/output.py).
+"""The Delta tables of an output, for the sink over them (sinks/lake), and the record of all: the files sink's commits (folder/output.py).
 
 - Files of an earlier owner are never swept, or a commit that it makes late would name files that are gone: `VACUUM` takes what no
   commit names, later than any worker is frozen.
@@ -27,7 +27,7 @@ from spark_merge.sinks.folder.output import OutputFolder, segment_of
 from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.lake.ddl import LakeAltered
-from spark_merge.sinks.lake.sink import TableShare
+from spark_merge.sinks.lake.lake_sink import TableShare
 
 HELD_TABLES_MAX = 16
 """Whose state is held from a batch to the next one, the first ones since a DDL: each has the list of its table's files."""

@@ -1,4 +1,4 @@
-"""The Iceberg sink: the sink over a lake (lake/sink.py) on a namespace of a catalog. A table is a change log (codecs/encode/typed.py says
+"""The Iceberg sink: the sink over a lake (sinks/lake) on a namespace of a catalog. A table is a change log (codecs/encode/typed.py says
 what a row is), or the table as it is (merge.py).
 
 The order of a log's rows is in them: `_commit_ts`, deletes first, `_ordinal`.
@@ -26,7 +26,7 @@ from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, settings_of
 from spark_merge.sinks.iceberg.writer import IcebergWriter, LakeTarget
 from spark_merge.sinks.kit.position import PositionKeeper
-from spark_merge.sinks.lake.sink import LakeSink, lake_misfits
+from spark_merge.sinks.lake.lake_sink import LakeSink, lake_misfits
 
 CHUNK_PARTS = 16
 """A large dump keeps that many cores busy; each has a file of a segment and table."""

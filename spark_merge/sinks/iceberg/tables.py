@@ -1,4 +1,4 @@
-"""The Iceberg tables that have rows, for the sink over them (lake/port.py): what tasks write for them, and the commit by which a batch's
+"""The Iceberg tables that have rows, for the sink over them (sinks/lake): what tasks write for them, and the commit by which a batch's
 files are seen in one.
 
     a table's properties   ticdc-dump.log, .owner, .seq, .upto-ts, .manifest: as of position.py, of the last batch that it has rows of
@@ -36,7 +36,7 @@ from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import missing
 from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.lake.ddl import LakeAltered
-from spark_merge.sinks.lake.sink import TableShare
+from spark_merge.sinks.lake.lake_sink import TableShare
 from spark_merge.sinks.lake.steps import at_its_end
 
 _METRICS = "write.metadata.metrics."

@@ -22,7 +22,7 @@ from spark_merge.sinks.delta.uri import DeltaSettings
 from spark_merge.sinks.iceberg.sink import ICEBERG
 from spark_merge.sinks.kit.position import OutputState, PositionKeeper
 from spark_merge.sinks.lake.ddl import LakeAltered, MergeRules, Mode
-from spark_merge.sinks.lake.sink import LakeSink, TableShare
+from spark_merge.sinks.lake.lake_sink import LakeSink, TableShare
 from spark_merge.sinks.memory.positions import MemoryPositions
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change
 
