@@ -1,7 +1,7 @@
 """The repairs of a term: taken over, begun after a verification, answered and ended by operators. repairing.py has one repair.
 
-- A repair's file is of its owner's epoch (shared/log/owned.py): an owner writes one as it takes over a repair that has not ended, and a late one's
-  is not read.
+- A repair's file is of its owner's epoch (shared/log/owned.py): an owner writes one as it takes over a repair that has not ended,
+  and a late one's is not read.
 - No repair of a verification that an operator has stopped corrects anything from then on. The history, where the stop is first, says so:
   an owner that takes the repair over, or would begin it, ends it (`_stopped`).
 """
