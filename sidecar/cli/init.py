@@ -340,9 +340,9 @@ def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chose
 def _write(path: Path, text: str, *, force: bool) -> None:
     """Whole or not at all, for this user alone. Raises ConfigError, RefusedRequest."""
     from sidecar.shared.errors import ConfigError, RefusedRequest
-    from sidecar.shared.log.storage import Folder, StorageError, create_exclusively, write_atomically
+    from sidecar.shared.log.storage import Folder, StorageError, bare, create_exclusively, write_atomically
 
-    folder, data = Folder("file", os.path.dirname(os.path.abspath(path))), text.encode()
+    folder, data = Folder("file", os.path.dirname(os.path.abspath(path)), meaning=bare), text.encode()
     try:
         if force:
             write_atomically(folder, path.name, data)

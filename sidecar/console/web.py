@@ -204,11 +204,9 @@ class ConsoleWeb:
             return self._to_login(request)
         dump_id = request.path_params["name"].removesuffix(of.suffix)
         try:
-            data = storage.read_file(self._views.parts.log, of.name(operation_id(dump_id))) if is_dump_id(dump_id) else None
-        except FileNotFoundError:
-            data = None
-        except storage.StorageError as error:
-            return self._message(request, "The log's storage does not answer", str(error), 503)
+            data = storage.read_if_there(self._views.parts.log, of.name(operation_id(dump_id))) if is_dump_id(dump_id) else None
+        except TicdcDumpError as error:
+            return self._message(request, "The log's storage does not answer", error.message, 503)
         if data is None:
             return self._message(request, HTTPStatus.NOT_FOUND.phrase, f"Dump {dump_id} has none, or it was removed.", 404)
         return Response(data, media_type=kind, headers=headers)

@@ -34,7 +34,6 @@ from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, Con
 from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.disjoint import check_disjoint
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import CHANGEFEED_NAME, known_id, name_of
 from sidecar.shared.log.layout import manifest_name, read_manifest, with_logged_tables
 from sidecar.shared.log.manifest import Manifest
@@ -168,8 +167,7 @@ def _answer_of(url: str) -> str:
 def log(uri: str, log_id: str, *, write: bool) -> Checking[Manifest | None]:
     """Whose it is, whether it is whole, and (if writing is allowed) that it can be written and that its fence holds."""
     folder = storage.log_folder(uri)
-    with storage_errors(folder):
-        owner = storage.read_files(folder, [CHANGEFEED_NAME]).get(CHANGEFEED_NAME, b"").decode(errors="replace")
+    owner = storage.read_files(folder, [CHANGEFEED_NAME]).get(CHANGEFEED_NAME, b"").decode(errors="replace")
     if owner and owner != log_id:
         what = f"{folder} is the log of changefeed {owner}, and this one is {log_id}"
         hint = "give each changefeed a folder of its own; a changefeed that was removed and made again is a new one"
@@ -187,10 +185,9 @@ def last_manifest(folder: Folder) -> Manifest | None:
     run = kept(folder)
     if not run:
         return None
-    with storage_errors(folder):
-        name = manifest_name(Seq(run[-1]))
-        last = read_manifest(folder, name, storage.read_file(folder, name))
-        return with_logged_tables(folder, last, partial(storage.read_if_there, folder))
+    name = manifest_name(Seq(run[-1]))
+    last = read_manifest(folder, name, storage.read_file(folder, name))
+    return with_logged_tables(folder, last, partial(storage.read_if_there, folder))
 
 
 def space(config: Config) -> Checking[None]:

@@ -25,7 +25,6 @@ from sidecar.run.samples import Samples
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import REPORTS
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import OperationId, physical_ms
@@ -98,8 +97,7 @@ class ReportedDump:
         self._ahead_s = ASK_S  # the history is queried at once for what was read
         self._following.step()
         name = REPORTS.name(dump_id)
-        with storage_errors(self._log):
-            data = storage.read_if_there(self._log, name)
+        data = storage.read_if_there(self._log, name)
         if data is None:
             raise SinkError(f"dump {dump_id} has no report: {self._lines}", hint="report this with the seed: it is a defect of ticdc-dump")
         file.write_bytes(data)

@@ -22,7 +22,6 @@ from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
 from sidecar.shared.log import storage
 from sidecar.shared.log.absent import parted
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
@@ -110,7 +109,7 @@ class _Changes:
         keys = touched(pa.concat_tables(results), window.low_ts, window.high_ts) if results else []
         if not len(keys):
             return
-        with storage_errors(self._log), storage.open_to_read(self._log, chunk.path) as file:
+        with storage.open_to_read(self._log, chunk.path) as file:
             _, rows = parted(pq.read_table(file))
         mine = rows.filter(pc.is_in(key_text([rows.column(name) for name in schema.key]), value_set=keys))
         for key, row in rows_by_key(schema, mine).items():

@@ -9,8 +9,7 @@ from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.history.entry import HistoryEntry
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
-from sidecar.shared.log.storage import Folder
+from sidecar.shared.log.storage import Folder, log_error
 from sidecar.shared.model.progress import Progress, progress_from_json
 
 
@@ -19,13 +18,12 @@ class FileProgress:
 
     def __init__(self, folder: Folder, name: str = "progress.json") -> None:
         self.history = MemoryHistory()
-        self.folder = folder
+        self.folder = folder.opened_for(lambda _, file, error: log_error(self, file, error))
         self.name = name
 
     def load(self) -> tuple[Progress, ...]:
         """Raises LogBroken for a file that cannot be read or is not one's progress."""
-        with storage_errors(self):
-            data = storage.read_files(self.folder, [self.name]).get(self.name)
+        data = storage.read_if_there(self.folder, self.name)
         if data is None:
             return ()
         try:
@@ -38,8 +36,7 @@ class FileProgress:
 
     def save(self, dumps: Sequence[Progress], entries: Sequence[HistoryEntry] = ()) -> None:
         data = json.dumps([progress.to_json() for progress in dumps], ensure_ascii=False, separators=(",", ":")).encode()
-        with storage_errors(self):
-            storage.write_atomically(self.folder, self.name, data)
+        storage.write_atomically(self.folder, self.name, data)
         self.history.record(*entries)
 
     def __str__(self) -> str:

@@ -48,6 +48,7 @@ from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSch
 from sidecar.shared.model.progress import DumpState
 from sidecar.shared.ticdc.table_rules import matching
 from spark_merge.delivery.batches import JobSettings
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sinks
 from spark_merge.worker.greeting import without_greeting
 from spark_merge.worker.job import SparkJob, SparkTasks, session
@@ -99,7 +100,7 @@ class Replay:
         uris = settings.sinks or (f"file://{self.out}/output?format=jsonl",)
         self.sinks = open_sinks(uris, log_id=name_of(self.feed.changefeed_id, own_id(self.log)))
         written = zip(uris, self.sinks.values(), strict=True)
-        self.verified = next((open_folder(uri) for uri, sink in written if getattr(sink, "file_format", "") == "jsonl"), None)
+        self.verified = next((sink_folder(uri) for uri, sink in written if getattr(sink, "file_format", "") == "jsonl"), None)
         if (settings.verify or settings.key_life) and self.verified is None:
             hint = "add a sink with ?format=jsonl, or give --no-verify and no --key-life"
             raise FeedUnsuitable("verify and the life of a key read jsonl and no sink writes it", hint=hint)

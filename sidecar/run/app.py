@@ -65,7 +65,7 @@ from sidecar.run.takeover import Takeover, another_owns
 from sidecar.run.term import Term, beside
 from sidecar.run.term_verifications import TermVerifications
 from sidecar.shared.config import Config
-from sidecar.shared.errors import LogTaken, OwnershipLost, StorageFull, TicdcDumpError
+from sidecar.shared.errors import LogBroken, LogTaken, LogUnreachable, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.disjoint import check_disjoint
@@ -361,7 +361,7 @@ class Sidecar:
 
     def _count(self) -> MetricsTally:
         room: tuple[int, int] | None = None
-        with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
+        with suppress(LogUnreachable, LogBroken):  # no folder yet, or it does not answer: the log's own writes tell
             room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
         verified = None if (verifications := self._verifications) is None else verifications.metrics()
         against = self._takeover.against

@@ -28,7 +28,6 @@ from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, Verifie
 from sidecar.run.log_event import LogEvent
 from sidecar.shared.errors import LogBroken, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import OwnedLog, latest
 from sidecar.shared.log.verification import CYCLE_STEM, Slice, VerifyReport, VerifyRequest
 from sidecar.shared.model.messages import Asker
@@ -77,8 +76,7 @@ class ContinuousVerification:
         self._cycle, requested, log = Cycle(), None, self._log.folder
         name = latest(log, CYCLE_STEM)
         try:
-            with storage_errors(log):
-                data = None if name is None else storage.read_if_there(log, name)
+            data = None if name is None else storage.read_if_there(log, name)
             self._cycle = cycle_from_json(data) if data is not None else Cycle()
             requested = operation_id(self._cycle.asked) if self._cycle.asked else None
         except (ValueError, LogBroken) as error:

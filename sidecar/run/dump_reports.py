@@ -21,7 +21,6 @@ from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.certificate_parts import Line
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq
 
@@ -78,6 +77,5 @@ class DumpReports:
         except Exception as error:  # noqa: BLE001  # a defect of a report keeps no certificate from being written
             self._log_line(LogEvent("no report", {"dump": entry.id, "reason": f"a defect: {error!r}"}, "warning"))
         else:
-            with storage_errors(self._log):
-                storage.write_atomically(self._log, REPORTS.name(entry.id), html.encode())
+            storage.write_atomically(self._log, REPORTS.name(entry.id), html.encode())
         self._written[entry.id] = entry

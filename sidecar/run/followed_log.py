@@ -12,7 +12,6 @@ from typing import Any
 
 from sidecar.run.collecting import ReadSegment
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.hashed import sha256_of
 from sidecar.shared.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
 from sidecar.shared.log.manifest import Manifest
@@ -33,8 +32,7 @@ class FollowedLog:
     def read(self, seqs: range) -> Iterator[ReadSegment]:
         """Those in a row that are there. One is decoded at a time: each has the progress of all dumps."""
         names = [manifest_name(Seq(seq)) for seq in seqs]
-        with storage_errors(self._log):
-            files = storage.read_files(self._log, names)
+        files = storage.read_files(self._log, names)
         for name in names:
             if name not in files:
                 return
@@ -47,14 +45,12 @@ class FollowedLog:
 
     def there(self) -> range:
         """The segments of the log."""
-        with storage_errors(self._log):
-            return listed(self._log, deep=False)[1]
+        return listed(self._log, deep=False)[1]
 
     def schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
         name = manifest.schemas
         if self._schemas[0] != name:
-            with storage_errors(self._log):
-                data = storage.read_if_there(self._log, name)
+            data = storage.read_if_there(self._log, name)
             if data is None:
                 raise missing_files(self._log, [name])
             self._schemas = name, logged_schemas(self._log, name, data)
@@ -66,6 +62,5 @@ class FollowedLog:
         if not mine:
             return None
         alone = replace(manifest, progress=mine[0], more_dumps=())
-        with storage_errors(self._log):
-            [progress] = logged_dumps(with_logged_tables(self._log, alone, partial(storage.read_if_there, self._log)).dumps)
+        [progress] = logged_dumps(with_logged_tables(self._log, alone, partial(storage.read_if_there, self._log)).dumps)
         return progress

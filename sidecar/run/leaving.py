@@ -34,7 +34,6 @@ from sidecar.feeds.tikv.gc import service_id
 from sidecar.shared.config import Config, EtcdSection, TikvSection
 from sidecar.shared.errors import ConfigError, RefusedRequest, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import CHANGEFEED_NAME
 from sidecar.shared.log.layout import is_manifest
 from sidecar.shared.model.nouns import MARK_TABLE
@@ -182,10 +181,9 @@ def _of_log(reach: Reach) -> str:
 
 
 def _identity(folder: storage.Folder) -> str:
-    with storage_errors(folder):
-        if not storage.exists(folder, CHANGEFEED_NAME):
-            return ""
-        return storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace").partition("\n")[0]
+    if not storage.exists(folder, CHANGEFEED_NAME):
+        return ""
+    return storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace").partition("\n")[0]
 
 
 # ---- what stays -------------------------------------------------------------------------------------------------------
@@ -241,8 +239,7 @@ def _log(reach: Reach, config: Config) -> LeftBehind:
     try:
         folder = storage.log_folder(config.log.uri)
         identity = _identity(folder)
-        with storage_errors(folder):
-            segments = sum(map(is_manifest, storage.list_names(folder, deep=False))) if identity else 0
+        segments = sum(map(is_manifest, storage.list_names(folder, deep=False))) if identity else 0
     except TicdcDumpError as error:
         return LeftBehind(f"log {without_secrets(config.log.uri)}, which could not be looked at: {error.message}", error.hint)
     if not identity:

@@ -35,7 +35,6 @@ from sidecar.run.verification_texts import STATES, ended_line, entry_of, result_
 from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log import verification as files
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.verification import CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
 from sidecar.shared.log.verification_files import (
@@ -157,8 +156,7 @@ class TermVerifications:
                     raise RefusedRequest(f"{WAITING_MAX} verifications run or wait already", hint="wait, or end one with dumpverify --stop")
                 entry = entry_of(request, asker, self._wall_ms())
                 self._history.record(entry)
-                with storage_errors(self._log):
-                    storage.remove(self._log, [files.stop_name(request.id)])  # of one that was rejected under this id
+                storage.remove(self._log, [files.stop_name(request.id)])  # of one that was rejected under this id
                 name = files.waiting_name(request.id) if request.after_dump else files.request_name(request.id)
                 self._write(name, request.to_json())
                 self._running[request.id], self._last = entry, request.id  # now: one without files is given up
@@ -356,7 +354,7 @@ class TermVerifications:
             return
         request = self._continuous.due()
         if request is not None:
-            with self._lock, storage_errors(self._log):
+            with self._lock:
                 storage.write_atomically(self._log, files.request_name(request.id), request.to_json())
                 self._slice, self._running[request.id] = request, entry_of(request, ASKER, request.asked_ms)
 
@@ -371,8 +369,7 @@ class TermVerifications:
         self._slice = None
 
     def _write(self, name: str, data: bytes) -> None:
-        with storage_errors(self._log):
-            storage.write_atomically(self._log, name, data)
+        storage.write_atomically(self._log, name, data)
 
     def _remove_old(self) -> None:
         remove_others(self._owned, self._kept)

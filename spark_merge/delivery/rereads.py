@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import logged_dumps, manifest_name, read_manifest, with_logged_tables
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import Folder
@@ -75,6 +74,5 @@ def _last(log: Folder) -> Manifest | None:
     if not (segments := kept(log)):
         return None
     name = manifest_name(Seq(segments[-1]))
-    with storage_errors(log):
-        manifest = read_manifest(log, name, storage.read_file(log, name))
-        return with_logged_tables(log, manifest, lambda file: storage.read_files(log, [file]).get(file))
+    manifest = read_manifest(log, name, storage.read_file(log, name))
+    return with_logged_tables(log, manifest, lambda file: storage.read_files(log, [file]).get(file))

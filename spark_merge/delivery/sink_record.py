@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import manifest_name, of_segment, read_manifest
 from sidecar.shared.log.manifest import Manifest
@@ -127,8 +126,7 @@ class SinkRecord:
         manifests: list[Manifest] = []
         for start in range(seqs.start, seqs.stop, MANIFESTS_AT_ONCE_MAX):
             names = [manifest_name(Seq(seq)) for seq in range(start, min(start + MANIFESTS_AT_ONCE_MAX, seqs.stop))]
-            with storage_errors(self._log):
-                files = storage.read_files(self._log, names)
+            files = storage.read_files(self._log, names)
             manifests += (of_segment(read_manifest(self._log, name, files[name])) for name in names if name in files)
         return manifests
 

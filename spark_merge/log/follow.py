@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import Folder
@@ -32,8 +31,7 @@ def check_has(log: Folder, accepted: Accepted, *, how: str = "accepted") -> None
     """Raises SinkError for a log that ends below `accepted`, or has another segment in its place. Not for one that retention has removed:
     the next read after it reports that. `how`: what the output has done with it."""
     name = manifest_name(accepted.seq)
-    with storage_errors(log):
-        data = storage.read_if_there(log, name)
+    data = storage.read_if_there(log, name)
     if data is None:
         run = kept(log)
         if accepted.seq >= run.stop:

@@ -18,11 +18,10 @@ import pyarrow.parquet as pq
 
 from sidecar.shared.errors import LogBroken, SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, of_segment, read_manifest
 from sidecar.shared.log.manifest import DATA_COLUMNS, Manifest
 from sidecar.shared.log.segment_log import listed
-from sidecar.shared.log.storage import Folder
+from sidecar.shared.log.storage import Folder, bare, log_error
 from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 
@@ -52,16 +51,15 @@ def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifes
     """
     manifests: list[Manifest] = []
     requested = 1
-    with _reading(log, "manifests"):
-        first = Seq(kept(log).start) if after is None else Seq(after + 1)
-        while len(manifests) < limit:
-            batch = _run(log, Seq(first + len(manifests)), min(requested, limit - len(manifests)))
-            manifests += batch
-            if len(batch) < requested:
-                break
-            requested = min(requested * 4, MANIFESTS_AT_ONCE_MAX)
-        if not manifests and limit > 0:
-            _check_nothing_is_lost(log, first, after)
+    first = Seq(kept(log).start) if after is None else Seq(after + 1)
+    while len(manifests) < limit:
+        batch = _run(log, Seq(first + len(manifests)), min(requested, limit - len(manifests)))
+        manifests += batch
+        if len(batch) < requested:
+            break
+        requested = min(requested * 4, MANIFESTS_AT_ONCE_MAX)
+    if not manifests and limit > 0:
+        _check_nothing_is_lost(log, first, after)
     return manifests
 
 
@@ -90,8 +88,8 @@ def beginning(log: Folder) -> Seq:
 
 def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
     """Raises LogBroken."""
-    with _reading(log, path):
-        data = storage.read_file(log, path)
+    with _reading(log, path) as folder:
+        data = storage.read_file(folder, path)
     return logged_schemas(log, path, data)
 
 
@@ -101,7 +99,7 @@ class SmallFiles:
     thread."""
 
     def __init__(self, log: Folder, manifests: Iterable[Manifest]) -> None:
-        self._log = log
+        self._log = log.opened_for(bare)
         self._waiting = [one for one in manifests if _is_small(log, one)]
         self._held: dict[str, bytes] = {}
 
@@ -127,7 +125,7 @@ def iter_rows(
     """These columns of the segment's rows, all or those of the ordinals `within`, a row group at a time. Raises LogBroken."""
     if manifest.data is None:
         return
-    with _reading(log, manifest.data), _opened(log, manifest, files) as file, whole_pages(file) as parquet:
+    with _reading(log, manifest.data) as folder, _opened(folder, manifest, files) as file, whole_pages(file) as parquet:
         _check_rows(log, manifest, parquet)
         start, wanted = 0, range(manifest.rows) if within is None else within
         for group in range(parquet.metadata.num_row_groups):
@@ -231,17 +229,17 @@ _SCHEMAS_KEPT: dict[tuple[str, str], Mapping[TableName, TableSchema]] = {}
 
 
 @contextmanager
-def _reading(log: Folder, name: str) -> Iterator[None]:
-    """Translate the storage's and Parquet's errors."""
-    with storage_errors(f"segment log {log}: {name}"):
-        try:
-            yield
-        except storage.Absent as error:
-            raise missing_files(log, [name]) from error
-        except (pa.ArrowInvalid, UnicodeDecodeError, storage.Refused) as error:
-            if isinstance(error, storage.Refused) and getattr(error.__cause__, "errno", None) is not None:
-                raise  # the storage's own; Parquet's have no number
+def _reading(log: Folder, name: str) -> Iterator[Folder]:
+    """The folder, in which a file that a manifest names is read: what the storage's and Parquet's errors mean of such a file."""
+    try:
+        yield log.opened_for(bare)
+    except storage.Absent as error:
+        raise missing_files(log, [name]) from error
+    except (storage.StorageError, pa.ArrowException, UnicodeDecodeError) as error:
+        numbered = getattr(error.__cause__, "errno", None) is not None  # the storage's own; Parquet's have no number
+        if isinstance(error, pa.ArrowInvalid | UnicodeDecodeError) or (isinstance(error, storage.Refused) and not numbered):
             raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=WAY_OUT) from error
+        raise log_error(f"segment log {log}: {name}", "", error) from error
 
 
 def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
@@ -262,8 +260,7 @@ def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
 
 def kept(log: Folder) -> range:
     """The segments that are there. Raises LogBroken."""
-    with storage_errors(log):
-        return listed(log, deep=False)[1]
+    return listed(log, deep=False)[1]
 
 
 def _check_nothing_is_lost(log: Folder, first: Seq, after: Seq | None) -> None:

@@ -16,7 +16,6 @@ from sidecar.shared.columns.zone import Ambiguous, ServerZone
 from sidecar.shared.errors import FeedError, RefusedRequest
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, report_from_json
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
@@ -64,16 +63,14 @@ def leave_out(log: Folder, seq: Seq, ordinals: Collection[int] | None, how: Deco
 
 def _manifest(log: Folder, seq: Seq) -> Manifest:
     name = manifest_name(seq)
-    with storage_errors(log):
-        files = storage.read_files(log, [name])
+    files = storage.read_files(log, [name])
     if not files:
         raise RefusedRequest(f"segment {seq} is not in the log {log}", hint="take the number from the error that names the row")
     return read_manifest(log, name, files[name])
 
 
 def _check_nobody_has_it(log: Folder, seq: Seq) -> None:
-    with storage_errors(log):
-        data = storage.read_files(log, [DELIVERED_NAME]).get(DELIVERED_NAME)
+    data = storage.read_files(log, [DELIVERED_NAME]).get(DELIVERED_NAME)
     try:
         report = report_from_json(data) if data is not None else None
         if report is not None and report.log not in ("", known_id(log)):

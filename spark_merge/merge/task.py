@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import WAY_OUT
-from sidecar.shared.log.storage import Folder
+from sidecar.shared.log.storage import Folder, bare, log_error
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.encode.block import schema_of
@@ -145,17 +144,15 @@ def _merged(changes: Iterator[pa.Table], chunks: Sequence[DueChunk], reader: _Re
 def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) -> Iterator[ChunkPiece]:
     """`merge.survivors`: of each part of the file its deletes and its rows, if it has any. Raises LogBroken for a chunk file that is gone
     or unreadable, LogUnreachable."""
-    with storage_errors(f"chunk {due.path} of {due.table} in {log}"):
-        try:
-            for part in survivors(log, schema, due.path, keys):
-                for result, deletes in ((part.absent, True), (part.rows, False)):
-                    if result.rows.num_rows or result.dropped:
-                        yield ChunkPiece(due, result, deletes)
-        except (storage.Absent, storage.Refused, pa.ArrowException, UnicodeDecodeError) as error:
-            raise LogBroken(
-                f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}",
-                hint=WAY_OUT,
-            ) from error
+    try:
+        for part in survivors(log.opened_for(bare), schema, due.path, keys):
+            for result, deletes in ((part.absent, True), (part.rows, False)):
+                if result.rows.num_rows or result.dropped:
+                    yield ChunkPiece(due, result, deletes)
+    except (storage.Absent, storage.Refused, pa.ArrowException, UnicodeDecodeError) as error:
+        raise LogBroken(f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}", hint=WAY_OUT) from error
+    except storage.StorageError as error:
+        raise log_error(f"chunk {due.path} of {due.table} in {log}", "", error) from error
 
 
 class _Reader:

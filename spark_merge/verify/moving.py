@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.skips import skipped_rows
@@ -150,13 +149,12 @@ class _Look(NamedTuple):
 def _last_of(log: Folder, seq: Seq) -> Seq:
     """Segments have consecutive numbers, and those from `seq` on are kept."""
     step = 1
-    with storage_errors(log):
-        while storage.exists(log, manifest_name(Seq(seq + step))):
-            seq, step = Seq(seq + step), 2 * step
-        while step > 1:
-            step //= 2
-            if storage.exists(log, manifest_name(Seq(seq + step))):
-                seq = Seq(seq + step)
+    while storage.exists(log, manifest_name(Seq(seq + step))):
+        seq, step = Seq(seq + step), 2 * step
+    while step > 1:
+        step //= 2
+        if storage.exists(log, manifest_name(Seq(seq + step))):
+            seq = Seq(seq + step)
     return seq
 
 

@@ -30,7 +30,6 @@ from typing import Any, Protocol
 
 from sidecar.shared.errors import SinkError, SparkLost, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import stop_name
 from sidecar.shared.log.verification_files import end_stopped, read_state, remove_work, request_ids, set_aside, take_back_beginning
@@ -239,8 +238,7 @@ class VerifyProcess:
 
     def _stop(self, child: _Child, now_s: float) -> None:
         running = child.running
-        with storage_errors(self._log):
-            is_stopped = running is not None and storage.exists(self._log, stop_name(running))
+        is_stopped = running is not None and storage.exists(self._log, stop_name(running))
         if running is None or not is_stopped:
             self._stop_s = None, now_s
         elif self._stop_s[0] != running:

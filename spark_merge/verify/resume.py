@@ -17,7 +17,6 @@ import polars
 import pyarrow as pa
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import TableReport
 from sidecar.shared.model.nouns import TableSchema
@@ -67,48 +66,43 @@ def save(folder: Folder, path: str, progress: CheckProgress, moving: Moving, *, 
     assert moving.seq is not None
     progress.seq, progress.upto_ts, progress.digests = moving.seq, moving.upto_ts, DIGESTS
     keys = pa.table([moving.keys], schema=_KEYS)
-    with storage_errors(folder):
-        storage.make_durable(folder, sorted(fresh))
-        with storage.new_file(folder, _keys_name(path), durable=True) as out, pa.ipc.new_file(out, _KEYS) as writer:
-            writer.write_table(keys)
-        storage.write_atomically(folder, _name(path), msgspec.json.encode(progress))
+    storage.make_durable(folder, sorted(fresh))
+    with storage.new_file(folder, _keys_name(path), durable=True) as out, pa.ipc.new_file(out, _KEYS) as writer:
+        writer.write_table(keys)
+    storage.write_atomically(folder, _name(path), msgspec.json.encode(progress))
 
 
 def note_look(folder: Folder, path: str, report: TableReport) -> None:
     """Of a comparison that is saved: its next look begins. Raises as the storage."""
-    with storage_errors(folder):
-        progress = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
-        progress.look, progress.look_ms, progress.pending = report.look, report.look_ms, report.pending
-        storage.write_atomically(folder, _name(path), msgspec.json.encode(progress))
+    progress = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
+    progress.look, progress.look_ms, progress.pending = report.look, report.look_ms, report.pending
+    storage.write_atomically(folder, _name(path), msgspec.json.encode(progress))
 
 
 def load(folder: Folder, path: str) -> tuple[CheckProgress, pa.Array] | None:
     """With the moving keys. None: there is nothing to continue with. Raises as the storage."""
-    with storage_errors(folder):
-        there = {name for name in storage.list_names(folder, deep=True, beginning=f"{path}/") if name.startswith(f"{path}/")}
-        if not {_name(path), _keys_name(path)} <= there:
-            return None
-        try:
-            progress = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
-        except (ValueError, RecursionError):
-            return None  # it is written again
-        if progress.digests != DIGESTS or not {*progress.sink_files, *progress.source_files} <= there:
-            return None
-        with storage.open_to_read(folder, _keys_name(path)) as file, pa.ipc.open_file(file) as reader:
-            return progress, reader.read_all()["key"].combine_chunks()
+    there = {name for name in storage.list_names(folder, deep=True, beginning=f"{path}/") if name.startswith(f"{path}/")}
+    if not {_name(path), _keys_name(path)} <= there:
+        return None
+    try:
+        progress = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
+    except (ValueError, RecursionError):
+        return None  # it is written again
+    if progress.digests != DIGESTS or not {*progress.sink_files, *progress.source_files} <= there:
+        return None
+    with storage.open_to_read(folder, _keys_name(path)) as file, pa.ipc.open_file(file) as reader:
+        return progress, reader.read_all()["key"].combine_chunks()
 
 
 def saved_in(folder: Folder, path: str) -> set[str]:
     """Of the folders below `path` those from which a comparison may continue. Raises as the storage."""
-    with storage_errors(folder):
-        names = storage.list_names(folder, deep=True, beginning=f"{path}/")
+    names = storage.list_names(folder, deep=True, beginning=f"{path}/")
     return {match[1] for name in names if (match := re.fullmatch(rf"{re.escape(path)}/([^/]+)/progress\.json", name))}
 
 
 def forget(folder: Folder, path: str) -> None:
     """Nothing is continued with. Raises as the storage."""
-    with storage_errors(folder):
-        storage.remove(folder, [_name(path)])
+    storage.remove(folder, [_name(path)])
 
 
 def _name(path: str) -> str:

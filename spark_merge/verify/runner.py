@@ -25,7 +25,6 @@ import msgspec
 
 from sidecar.shared.errors import LogUnreachable, SparkLost, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import (
     OVER,
@@ -318,9 +317,8 @@ class _Verification:
     def _check_goes_on(self) -> None:
         if self._ending.is_set():
             raise Ending
-        with storage_errors(self._log):
-            if storage.exists(self._log, stop_name(self._request.id)):
-                raise Stopped
+        if storage.exists(self._log, stop_name(self._request.id)):
+            raise Stopped
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
@@ -351,6 +349,6 @@ class _Verification:
     def _write_differences(self, number: int, check: TableCheck) -> None:
         if check.report.differences:
             name = differences_name(self._request.id, number)
-            with storage_errors(self._log), storage.new_file(self._log, name, durable=False) as out:
+            with storage.new_file(self._log, name, durable=False) as out:
                 for one in check.tally.all():
                     out.write(msgspec.json.encode(one) + b"\n")

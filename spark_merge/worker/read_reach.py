@@ -15,7 +15,6 @@ import msgspec
 
 from sidecar.shared.config import Config, SourceSection
 from sidecar.shared.errors import TicdcDumpError
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import list_names, log_folder
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
@@ -84,8 +83,7 @@ def try_reads(settings: ReadingSettings, sql: bool, tikv: bool, _: int) -> Reads
             unreached.append(Unreached(setting, error.message, error.hint))
 
     def list_log() -> None:
-        with storage_errors(settings.log):
-            files.extend(list_names(settings.log, deep=False))
+        files.extend(list_names(settings.log, deep=False))
 
     attempt("log.uri", list_log)
     if sql:

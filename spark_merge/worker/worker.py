@@ -36,7 +36,6 @@ from sidecar.shared.log.delivery_report import (
     DeliveryReport,
     report_from_json,
 )
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import own_of
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.model.sink_delivery import SinkDelivery
@@ -224,8 +223,7 @@ class Worker:
         self._errors = errors
 
     def _previous_report(self) -> DeliveryReport | None:
-        with storage_errors(self.settings.job.log):
-            data = storage.read_files(self.settings.job.log, [DELIVERED_NAME]).get(DELIVERED_NAME)
+        data = storage.read_files(self.settings.job.log, [DELIVERED_NAME]).get(DELIVERED_NAME)
         try:
             report = None if data is None else report_from_json(data)
         except ValueError:
@@ -235,8 +233,7 @@ class Worker:
     def _report(self, job: SparkJob | None, state: str, *, error: str = "") -> None:
         """`seq`: the last segment that all sinks have accepted; its ts is reported where the log still has it. If a worker did not come so
         far, the previous report stays, but for the error."""
-        with storage_errors(self.settings.job.log):
-            storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
+        storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
 
     def _reported(self, job: SparkJob | None, state: str, error: str) -> DeliveryReport:
         now_ms, previous = int(time.time() * 1000), self._previous

@@ -16,7 +16,6 @@ from confluent_kafka import KafkaError
 
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
@@ -39,6 +38,7 @@ from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch as KafkaBegun
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kit.chain import CommitChain
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql import position as mysql
 from spark_merge.sinks.mysql.server import SqlServer
@@ -68,7 +68,7 @@ class TestMemory(PositionPort):
 class TestFolder(PositionPort):
     @pytest.fixture
     def output(self, tmp_path: Path) -> PositionOutput:
-        folder, identity = open_folder(str(tmp_path / "out")), FolderIdentity(LOG, "jsonl", 0, 0)
+        folder, identity = sink_folder(str(tmp_path / "out")), FolderIdentity(LOG, "jsonl", 0, 0)
 
         def payload(accepted: Accepted) -> list[DeliveredSegment]:
             return [DeliveredSegment(accepted.seq, accepted.upto_ts or CommitTs(0), (), None, accepted.manifest)]
@@ -79,7 +79,7 @@ class TestFolder(PositionPort):
 class TestStorageLayout(PositionPort):
     @pytest.fixture
     def output(self, tmp_path: Path) -> PositionOutput:
-        folder, options = open_folder(str(tmp_path / "out")), options_of({"protocol": "csv", "csv.include-commit-ts": "true"})
+        folder, options = sink_folder(str(tmp_path / "out")), options_of({"protocol": "csv", "csv.include-commit-ts": "true"})
         return PositionOutput(lambda: CommitChain(StorageOutput(folder, options)))
 
 

@@ -12,7 +12,6 @@ from s3fs import S3FileSystem
 
 from sidecar.shared.errors import LogBroken, LogTaken, LogUnreachable
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import from_json
 from sidecar.shared.log.rows_file import write_chunk
@@ -66,13 +65,6 @@ def owner(folder: Folder, *, epoch: int) -> FolderLog:
 def all_requested(folder: Folder, log: FolderLog) -> dict[str, Callable[[], object]]:
     """Each by itself, as the log, the worker and its tasks ask."""
 
-    def of(call: Callable[[], object]) -> Callable[[], object]:
-        def ask() -> None:
-            with storage_errors(folder):
-                call()
-
-        return ask
-
     def read() -> None:
         with storage.open_to_read(folder, "a") as file:
             file.read()
@@ -82,12 +74,12 @@ def all_requested(folder: Folder, log: FolderLog) -> dict[str, Callable[[], obje
         "write_data": lambda: log.write_data(Seq(1), epoch=1, codec="canal-json", changes=[change(11)]),
         "write_chunk": lambda: write_chunk(folder, "chunks/1", CHUNK),
         "commit": lambda: log.commit(manifest(1)),
-        "list_names": of(lambda: storage.list_names(folder, deep=False)),
-        "exists": of(lambda: storage.exists(folder, "a")),
-        "read_file": of(lambda: storage.read_file(folder, "a")),
-        "open_to_read": of(read),
-        "copy": of(lambda: storage.copy_files(folder, [("a", "b")])),
-        "remove": of(lambda: storage.remove(folder, ["b"])),
+        "list_names": lambda: storage.list_names(folder, deep=False),
+        "exists": lambda: storage.exists(folder, "a"),
+        "read_file": lambda: storage.read_file(folder, "a"),
+        "open_to_read": read,
+        "copy": lambda: storage.copy_files(folder, [("a", "b")]),
+        "remove": lambda: storage.remove(folder, ["b"]),
     }
 
 
@@ -145,7 +137,7 @@ def test_credentials_that_were_renewed_are_read_again(s3: S3, folder: Folder, mo
     keys.write_text("[default]\naws_access_key_id = OLD\naws_secret_access_key = x\n")
     storage.write_atomically(here, "a", b"1")
     with s3.answering(ErrorAnswer(400, "ExpiredToken", signed_by="OLD"), for_ever=True):
-        with pytest.raises(storage.Unreachable):
+        with pytest.raises(LogUnreachable):
             storage.read_file(here, "a")
         keys.write_text("[default]\naws_access_key_id = RENEWED\naws_secret_access_key = x\n")
         assert storage.read_file(here, "a") == b"1"

@@ -18,6 +18,7 @@ from sidecar.shared.log.storage import Folder, open_folder, s3
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import ENTRY_POINTS
 from spark_merge.sinks.files.reader import read_segments
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.twin import Twin
@@ -88,7 +89,7 @@ class TestFiles(SinkPort):
 
     def test_a_large_segment_is_several_files_where_rows_carry_their_order(self, story: Story) -> None:
         story.finish()
-        folder = open_folder(story.place.uri)
+        folder = sink_folder(story.place.uri)
         per_table = [Counter(file.table for file in segment.files if file.from_log) for segment in read_segments(folder)]
         assert (max(max(item.values(), default=0) for item in per_table) > 1) == ("parquet" in story.place.uri)
         story.check_end()
@@ -122,7 +123,7 @@ class TestFiles(SinkPort):
 
     def test_a_reader_that_follows_never_loses_a_file(self, story: Story) -> None:
         """What an entry names stays, whatever workers do after it."""
-        folder = open_folder(story.place.uri)
+        folder = sink_folder(story.place.uri)
         for segments_max in (1, 2, 3, 2, 2):
             story.delivery(segments_max=segments_max).deliver()
             story.begin_and_die()

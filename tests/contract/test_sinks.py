@@ -21,6 +21,7 @@ from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema
 from spark_merge.port.contract import Outcome, Rows, Sink
 from spark_merge.sinks.files.reader import read_rows, read_segments
 from spark_merge.sinks.folder.layout import table_folder
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import accepted
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, deliver, opened, write, write_chunk
@@ -79,7 +80,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         uri = f"file://{tmp_path}/out?format={file_format}"
     else:
         uri = f"s3://{BUCKET}/{tmp_path.name}?format={file_format}&{request.getfixturevalue('storage_parameters')}"
-    return Place(uri, open_folder(uri), open_folder(str(tmp_path / "log")))
+    return Place(uri, sink_folder(uri), open_folder(str(tmp_path / "log")))
 
 
 def sum_of(outcomes: list[Outcome]) -> dict[TableName, Rows]:

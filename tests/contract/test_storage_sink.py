@@ -16,6 +16,7 @@ from sidecar.shared.log.storage import open_folder
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.kit import chain
 from spark_merge.sinks.kit.chain import CommitChain
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage import writer
 from spark_merge.sinks.storage.options import options_of
@@ -114,7 +115,7 @@ def test_a_worker_frozen_amid_showing_what_it_accepted_wakes_up_and_changes_no_f
     for go_on in frozen:
         try:
             go_on()
-        except storage.Absent:
+        except SinkError:
             assert step == "copy_files"
     assert frozen
     result = output(story.place.uri, CSV)
@@ -144,7 +145,7 @@ def test_dates_part_folders_and_never_go_back(story: Story) -> None:
     days = iter([21, 22, 20, 22, 23, 23, 23, 23, 23])
 
     def sink(log_id: str = "log-1") -> Sink:
-        return StorageSink(open_folder(story.place.uri), options, log_id=log_id, now=lambda: datetime(2026, 11, next(days), tzinfo=UTC))
+        return StorageSink(sink_folder(story.place.uri), options, log_id=log_id, now=lambda: datetime(2026, 11, next(days), tzinfo=UTC))
 
     delivery = story.delivery(sink(), segments_max=1)
     while delivery.deliver():
@@ -158,7 +159,7 @@ def test_a_file_ends_at_file_size_and_few_are_open_at_once(story: Story, monkeyp
     """Numbers without a gap, rows in their order."""
     monkeypatch.setattr(writer, "FILES_OPEN_MAX", 2)
     options = replace(options_of({"protocol": "csv", "csv.include-commit-ts": "true"}), file_bytes=40)
-    delivery = story.delivery(StorageSink(open_folder(story.place.uri), options, log_id="log-1"), segments_max=100)
+    delivery = story.delivery(StorageSink(sink_folder(story.place.uri), options, log_id="log-1"), segments_max=100)
     while delivery.deliver():
         pass
     story.check_end()
@@ -206,7 +207,7 @@ def test_a_reader_may_remove_what_it_has_read(story: Story, tmp_path: Path) -> N
         result = {path: data for path, data in output(story.place.uri, CSV).files.items() if path.endswith(".csv")}
         assert not result.keys() & seen.keys(), "no number comes twice"
         seen |= result
-        storage.remove(open_folder(story.place.uri), list(result))
+        storage.remove(sink_folder(story.place.uri), list(result))
     for path, data in seen.items():
         (tmp_path / "out" / path).write_bytes(data)
     story.check_end()
@@ -224,7 +225,7 @@ def test_what_neither_is_staged_nor_there_of_an_accepted_batch_stops(story: Stor
         patch.setattr(storage, "copy_files", die)
         with pytest.raises(Died):
             previous.accept(batch, outcomes)
-    storage.remove(open_folder(story.place.uri), [one.path for outcome in outcomes for one in outcome.note])
+    storage.remove(sink_folder(story.place.uri), [one.path for outcome in outcomes for one in outcome.note])
     with pytest.raises(SinkError, match="neither _ticdc_dump/staged/"):
         story.place.sink().open(epoch=None)
 
@@ -286,7 +287,7 @@ def test_one_that_reads_while_others_go_on_reads_to_the_end(story: Story, monkey
 
 def test_an_output_of_version_1_is_gone_on_with(story: Story) -> None:
     story.delivery(segments_max=2).deliver()
-    folder = open_folder(story.place.uri.partition("?")[0])
+    folder = sink_folder(story.place.uri.partition("?")[0])
     (head,) = (f"_ticdc_dump/heads/{number:020d}" for number in _numbers("heads", story.place.uri))
     storage.write_atomically(folder, "_ticdc_dump/head", storage.read_file(folder, head))
     storage.remove(folder, [head])
@@ -303,7 +304,7 @@ def test_an_output_of_version_1_is_gone_on_with(story: Story) -> None:
 @pytest.mark.parametrize("kept", ["heads", "head"])
 def test_commits_that_are_lost_are_not_taken_for_none(story: Story, kept: str) -> None:
     story.delivery().deliver()
-    folder = open_folder(story.place.uri.partition("?")[0])
+    folder = sink_folder(story.place.uri.partition("?")[0])
     if kept == "head":
         (head,) = (f"_ticdc_dump/heads/{number:020d}" for number in _numbers("heads", story.place.uri))
         storage.write_atomically(folder, "_ticdc_dump/head", storage.read_file(folder, head))

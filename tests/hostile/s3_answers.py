@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Self
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.log.read import new_manifests
@@ -119,13 +118,11 @@ def attempts(s3: Answering) -> Iterator[Attempt]:
 
 
 def _read(folder: Folder) -> object:
-    with storage_errors(folder):
-        return new_manifests(folder, after=None, limit=10)
+    return new_manifests(folder, after=None, limit=10)
 
 
 def _listed(folder: Folder) -> object:
-    with storage_errors(folder):
-        return storage.list_names(folder, deep=False)
+    return storage.list_names(folder, deep=False)
 
 
 def _requested(s3: Answering, answer: Answer, ask: Callable[[Folder], object], name: str) -> Outcome:

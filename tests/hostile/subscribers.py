@@ -13,6 +13,7 @@ import grpc
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
 from sidecar.shared.log.identity import name_of
 from sidecar.shared.log.storage import open_folder
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool.keeping import SUBSCRIBERS_MAX
 from spark_merge.sinks.spool.reader import SpoolReader
@@ -37,7 +38,7 @@ def spool(folder: Path) -> SpoolReader:
     sink.open(epoch=1)
     for seq in range(SEGMENTS):
         deliver(sink, Segments([seq], [change(seq, 100 * seq, after=[str(seq), "x" * SEGMENT_CHARS])]), log=log)
-    return SpoolReader(open_folder(f"{folder}/spool"), log)
+    return SpoolReader(sink_folder(f"{folder}/spool"), log)
 
 
 NAMES = {

@@ -18,6 +18,7 @@ from spark_merge.port.readable import Readable
 from spark_merge.sinks.files.reading import FilesPart
 from spark_merge.sinks.http.reading import ReceiverPart
 from spark_merge.sinks.kafka.reading import KafkaPart
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sink, why_not_readable
 from spark_merge.sinks.storage.reading import StoragePart
 from tests.support.deliveries import ORDERS, Segments, change, chunk, deliver, write_chunk
@@ -130,7 +131,7 @@ def read(uri: str) -> list[tuple[str | None, ...]]:
 def test_files_that_somebody_removed_are_an_error_and_never_fewer_rows(tmp_path: Path, query: str) -> None:
     uri = f"file://{tmp_path}/out?{query}"
     filled(uri, tmp_path)
-    folder = open_folder(f"{tmp_path}/out")
+    folder = sink_folder(f"{tmp_path}/out")
     assert read(uri) == [("1", "x"), ("2", "x"), ("3", "x")]
     (first, middle, last) = (name for name in storage.list_names(folder, deep=True) if name.startswith("shop.orders/"))
     kept = storage.read_files(folder, [first, middle, last])
@@ -151,7 +152,7 @@ def test_files_that_somebody_removed_are_an_error_and_never_fewer_rows(tmp_path:
 def test_stored_files_that_somebody_removed_are_an_error_and_never_fewer_rows(tmp_path: Path, query: str) -> None:
     uri = f"file://{tmp_path}/out?{query}"
     filled(uri, tmp_path)
-    folder = open_folder(f"{tmp_path}/out")
+    folder = sink_folder(f"{tmp_path}/out")
     kept = {name: storage.read_file(folder, name) for name in storage.list_names(folder, deep=True) if "/CDC0" in name}
     assert len(kept) == 3
     for gone in kept:
@@ -174,7 +175,7 @@ def test_an_output_that_began_later_is_read(tmp_path: Path) -> None:
 def test_a_line_that_is_cut_is_an_error(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/out?format=jsonl"
     filled(uri, tmp_path)
-    folder = open_folder(f"{tmp_path}/out")
+    folder = sink_folder(f"{tmp_path}/out")
     name = next(name for name in storage.list_names(folder, deep=True) if name.startswith("shop.orders/"))
     data = storage.read_file(folder, name)
     for cut, match in ((data[:-1], "no end"), (data[: len(data) // 2] + b"\n", "no rows")):
@@ -186,7 +187,7 @@ def test_a_line_that_is_cut_is_an_error(tmp_path: Path) -> None:
 def test_a_parquet_file_of_somebody_else_is_an_error(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/out?format=parquet"
     filled(uri, tmp_path)
-    folder = open_folder(f"{tmp_path}/out")
+    folder = sink_folder(f"{tmp_path}/out")
     name = next(name for name in storage.list_names(folder, deep=True) if name.startswith("shop.orders/"))
     storage.write_atomically(folder, name, b"PAR1 and no more")
     with pytest.raises(SinkError, match="no Parquet file of ours"):

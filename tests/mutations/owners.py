@@ -50,6 +50,13 @@ FENCES = [
         "tests/unit/preflight/test_preflight.py::test_a_standby_is_checked_by_reading_only",
     ),
     Mutation(
+        "an error of the storage is raised as it is",
+        "sidecar/shared/log/storage/dispatch.py::_raise",
+        "raise of_reader from error",
+        "raise error",
+        "tests/unit/log/test_storage.py::test_an_error_of_any_operation_is_what_it_means_to_the_reader_of_the_folder",
+    ),
+    Mutation(
         "a storage that creates a file twice is taken",
         "sidecar/shared/log/segment_log.py::FolderLog._prove_exclusive",
         "not self._proven and not storage.keeps_exclusive(self.folder, _EXCLUSIVE_PROBE)",

@@ -29,7 +29,6 @@ import msgspec
 from sidecar.adapters.tidb.read_queue import Reads
 from sidecar.shared.errors import ConfigError, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import chunk_name
 from sidecar.shared.log.schemas_file import schemas_to_json
 from sidecar.shared.log.storage import Folder
@@ -293,8 +292,7 @@ class _Call:
             self._fail(command, what, "see that executors run the same release as the sidecar", away=False)
             return
         try:
-            with storage_errors(self._readers.log):
-                is_there = storage.exists(self._readers.log, chunk.file.path)
+            is_there = storage.exists(self._readers.log, chunk.file.path)
         except TicdcDumpError as error:
             self._fail(command, error.message, error.hint, away=error.retryable)
             return

@@ -17,7 +17,6 @@
     skips              rows that an operator skipped;  reserve  room for a full volume
     float_texts        canonical text of floats, a column at a time
     storage/           a URL to a folder of any storage: whole and durable, or not at all
-    errors             what a storage's errors mean to writers and readers of the log
 
 spark_merge reads through the same manifest, layout and storage. This package must not know what a dump, a feed or a sink is.
 """

@@ -27,7 +27,6 @@ import msgspec
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import CERTIFICATES
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.hashed import HashedFile
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
@@ -132,7 +131,7 @@ def write_certificate(
     log: Folder, head: Mapping[str, Any], *, tables: Iterable[SchemaLine], chunks: Iterable[ChunkLine], segments: Iterable[SegmentLine]
 ) -> None:
     """Durable and whole, or not there. `head` has a `dump_id`. Raises as the log's storage."""
-    with storage_errors(log), storage.new_file(log, CERTIFICATES.name(operation_id(head["dump_id"]))) as opened:
+    with storage.new_file(log, CERTIFICATES.name(operation_id(head["dump_id"]))) as opened:
         file = HashedFile(opened)
         file.write(json.dumps({"version": FORMAT_VERSION, **head}, ensure_ascii=False).encode()[:-1])
         for name, lines in (("tables", tables), ("chunks", chunks), ("segments", segments)):
@@ -148,7 +147,7 @@ def write_certificate(
 def read_head(log: Folder, dump_id: OperationId) -> CertificateHead:
     """Its first and last lines. Raises LogBroken for a file that is no certificate, and as the log's storage."""
     name = CERTIFICATES.name(dump_id)
-    with storage_errors(log), storage.open_to_read(log, name) as file:
+    with storage.open_to_read(log, name) as file:
         first = file.readline()
         file.seek(0, 2)
         file.seek(max(file.tell() - TAIL_BYTES_MAX, 0))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -23,7 +22,6 @@ from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
 from sidecar.shared.log.certificate import ChunkLine, SchemaLine, SegmentLine
 from sidecar.shared.log.dump_files import CERTIFICATES
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import NO_EPOCH
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import OPERATION_ID, OperationId, Seq
@@ -125,8 +123,7 @@ def collected(log: Folder) -> list[OperationId]:
 def write_part(log: Folder, epoch: int, dump_id: OperationId, first: Seq, last: Seq, lines: Sequence[Line]) -> None:
     """Raises as the log's storage."""
     data = b"".join(map(_encoded, lines))
-    with storage_errors(log):
-        storage.write_atomically(log, _part_name(dump_id, first, last, epoch), data)
+    storage.write_atomically(log, _part_name(dump_id, first, last, epoch), data)
 
 
 def read_parts(log: Folder, epoch: int, dump_id: OperationId) -> Iterator[Line]:
@@ -144,12 +141,11 @@ def taken_over(log: Folder, epoch: int, dump_id: OperationId) -> Iterator[Line]:
         yield from _lines_of(log, dump_id, mine)
         return
     name = _part_name(dump_id, min(part.first for part in mine), max(part.last for part in mine), epoch)
-    with storage_errors(log), storage.new_file(log, name) as out:
+    with storage.new_file(log, name) as out:
         for line in _lines_of(log, dump_id, mine):
             out.write(_encoded(line))
             yield line
-    with storage_errors(log):
-        storage.remove(log, [part.name for part in parts])
+    storage.remove(log, [part.name for part in parts])
 
 
 def _lines_of(log: Folder, dump_id: OperationId, parts: Iterable[_Part]) -> Iterator[Line]:
@@ -185,8 +181,7 @@ def _sample_lines(log: Folder, name: str) -> Iterator[SampleLine]:
 
 def remove_parts(log: Folder, epoch: int, dump_id: OperationId) -> None:
     """Those of this owner and of earlier ones."""
-    with storage_errors(log):
-        storage.remove(log, [part.name for part in _parts(log, dump_id) if part.epoch <= epoch])
+    storage.remove(log, [part.name for part in _parts(log, dump_id) if part.epoch <= epoch])
 
 
 def _part_name(dump_id: OperationId, first: int, last: int, epoch: int) -> str:
@@ -206,13 +201,12 @@ def _encoded(line: Line) -> bytes:
 
 
 def _names(log: Folder) -> list[str]:
-    with storage_errors(log):
-        return storage.list_names(replace(log, root=log.path(CERTIFICATES.folder)), deep=True)
+    return storage.list_names(log, under=CERTIFICATES.folder, deep=True)
 
 
 def _lines(log: Folder, name: str) -> Iterator[Line]:
     try:
-        with storage_errors(log), storage.open_to_read(log, name) as file:
+        with storage.open_to_read(log, name) as file:
             for line in file:
                 yield _line_of(line)
     except (ValueError, RecursionError) as error:

@@ -78,7 +78,7 @@ class LogDeliveries:
                 starting = self._needs_spark and report.spark == SPARK_STARTING
                 self._reported = ReportTimes(report.written_ms, read_s, starting, report.epoch, accepted)
             self.trouble = ""
-        except (storage.StorageError, LogBroken, LogUnreachable, SinkError, ValueError) as error:
+        except (LogBroken, LogUnreachable, SinkError, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"
 
     def _read_tables(self, report: DeliveryReport) -> None:

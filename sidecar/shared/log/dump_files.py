@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import OPERATION_ID, OperationId
 
@@ -25,8 +24,7 @@ class DumpFiles:
 
     def ids(self, log: Folder) -> list[OperationId]:
         """Of the dumps that have one, whatever else is in the folder. Raises as the log's storage."""
-        with storage_errors(log):
-            names = storage.list_names(replace(log, root=log.path(self.folder)), deep=False)
+        names = storage.list_names(log, under=self.folder, deep=False)
         matches = (re.fullmatch(f"({OPERATION_ID}){re.escape(self.suffix)}", name) for name in names)
         return [OperationId(match[1]) for match in matches if match is not None]
 
@@ -37,8 +35,7 @@ class DumpFiles:
         if len(there) > KEPT_MAX:
             known = set(newest())
             old = [one for one in there if one not in known][: len(there) - KEPT_MAX]
-            with storage_errors(log):
-                storage.remove(log, map(self.name, old))
+            storage.remove(log, map(self.name, old))
 
 
 CERTIFICATES = DumpFiles("certificates", ".json")

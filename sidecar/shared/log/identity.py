@@ -16,7 +16,6 @@ import secrets
 
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import WAY_OUT
 from sidecar.shared.log.storage import Folder
 
@@ -30,8 +29,7 @@ _PART = "#"
 def claim_log(folder: Folder, changefeed: str) -> str:
     """Mark the log as this changefeed's, and return its own id. Raises LogBroken for a folder that is another's."""
     _put_once(folder, CHANGEFEED_NAME, changefeed)
-    with storage_errors(folder):
-        text = storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace")
+    text = storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace")
     if text != changefeed:
         raise LogBroken(
             f"the log {folder} is of changefeed {text}, and this sidecar serves {changefeed}",
@@ -48,17 +46,15 @@ def own_id(folder: Folder) -> str:
 
 def _put_once(folder: Folder, name: str, text: str) -> None:
     """The file is there and durable, with this text or an earlier one. On a volume without room that needs none where it is there."""
-    with storage_errors(folder):
-        if storage.exists(folder, name):
-            storage.make_durable(folder, [name])
-        else:
-            storage.create_exclusively(folder, name, text.encode())
+    if storage.exists(folder, name):
+        storage.make_durable(folder, [name])
+    else:
+        storage.create_exclusively(folder, name, text.encode())
 
 
 def known_id(folder: Folder) -> str:
     """The log's own id, empty where it has none yet; nothing is written."""
-    with storage_errors(folder):
-        data = storage.read_files(folder, [OWN_ID_NAME]).get(OWN_ID_NAME)
+    data = storage.read_files(folder, [OWN_ID_NAME]).get(OWN_ID_NAME)
     if data is None:
         return ""
     text = data.decode(errors="replace")

@@ -26,7 +26,6 @@ import msgspec
 
 from sidecar.shared.errors import LogBroken, LogTaken
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 
 FOLDER = "inbox"
@@ -77,8 +76,7 @@ class Inbox:
 
     def look(self) -> None:
         """Find what is there, and change nothing. Raises LogBroken."""
-        with storage_errors(self._folder):
-            names = storage.list_names(self._folder, deep=True, beginning=FOLDER + "/")
+        names = storage.list_names(self._folder, deep=True, beginning=FOLDER + "/")
         matches = (_FILE.fullmatch(name.removeprefix(FOLDER + "/")) for name in names)
         self._files = sorted(int(match[1]) for match in matches if match)
         self.next = self.read(self._files[-1]).end if self._files else 0
@@ -93,22 +91,20 @@ class Inbox:
 
     def _begin(self) -> None:
         self.look()
-        with storage_errors(self._folder):
-            if not self._files:
-                storage.create_exclusively(self._folder, _ID, secrets.token_hex(16).encode())
-            self.id = storage.read_file(self._folder, _ID).decode(errors="replace")
+        if not self._files:
+            storage.create_exclusively(self._folder, _ID, secrets.token_hex(16).encode())
+        self.id = storage.read_file(self._folder, _ID).decode(errors="replace")
         self.append([_OWNER])
 
     def append(self, entries: Sequence[bytes]) -> int:
         """They are durable when it returns; the number of the first one. Raises LogTaken: another owner continues, nothing was written."""
         first = self.next
-        with storage_errors(self._folder):
-            created = storage.create_exclusively(self._folder, _name(first), _file(self._writer, first, entries))
-            if not created:
-                raise self._taken(first)
-            if self._files and not storage.exists(self._folder, _name(self._files[-1])):
-                storage.remove(self._folder, [_name(first)])  # it would stand for one that was removed
-                raise self._taken(first)
+        created = storage.create_exclusively(self._folder, _name(first), _file(self._writer, first, entries))
+        if not created:
+            raise self._taken(first)
+        if self._files and not storage.exists(self._folder, _name(self._files[-1])):
+            storage.remove(self._folder, [_name(first)])  # it would stand for one that was removed
+            raise self._taken(first)
         with self._lock:
             self._files.append(first)
         self.next = first + len(entries)
@@ -121,8 +117,7 @@ class Inbox:
         if at < 0:
             raise LogBroken(f"{self}: entry {number} is gone: the oldest is {files[0]}", hint=WAY_OUT)
         name = _name(files[at])
-        with storage_errors(self._folder):
-            data = storage.read_file(self._folder, name)
+        data = storage.read_file(self._folder, name)
         entries = _entries(f"{self._folder}/{name}", data)
         follows = files[at + 1 : at + 2]
         if entries.first != files[at] or (follows and follows[0] != entries.end):
@@ -137,9 +132,8 @@ class Inbox:
         """Nobody reads below this entry any more. The last file stays: it says what comes next."""
         files = self._files
         gone = files[: max(bisect_right(files, number) - 1, 0)]
-        with storage_errors(self._folder):
-            for first in gone:  # one after another: the file before one that is gone is gone
-                storage.remove(self._folder, [_name(first)])
+        for first in gone:  # one after another: the file before one that is gone is gone
+            storage.remove(self._folder, [_name(first)])
         with self._lock:
             self._files = self._files[len(gone) :]
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 
 R = TypeVar("R")
@@ -30,8 +29,7 @@ def latest(log: Folder, stem: str) -> str | None:
 
 def _of_epochs(log: Folder, stem: str) -> Iterator[tuple[int, str]]:
     folder, _, beginning = stem.rpartition("/")
-    with storage_errors(log):
-        names = storage.list_names(replace(log, root=log.path(folder)), deep=False, beginning=beginning)
+    names = storage.list_names(log, under=folder, deep=False, beginning=beginning)
     for name in names:
         if match := re.fullmatch(rf"{re.escape(beginning)}(?:-([0-9]{{10}}))?\.json", name):
             yield int(match[1] or NO_EPOCH), f"{folder}/{name}"
@@ -50,9 +48,8 @@ class OwnedLog:
 
     def write(self, stem: str, data: bytes) -> None:
         """Durable under this owner's name. Raises as the log's storage."""
-        with storage_errors(self.folder):
-            storage.write_atomically(self.folder, self.name(stem), data)
-            storage.remove(self.folder, [name for epoch, name in _of_epochs(self.folder, stem) if epoch < self.epoch])
+        storage.write_atomically(self.folder, self.name(stem), data)
+        storage.remove(self.folder, [name for epoch, name in _of_epochs(self.folder, stem) if epoch < self.epoch])
 
     def of_no_later(self, listed: Callable[[], R]) -> R:
         """What this lists, if this process is the owner after that. Raises OwnershipLost."""

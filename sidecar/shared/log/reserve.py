@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.storage import Folder
 
 RESERVE_NAME = "reserve"
@@ -23,11 +22,9 @@ RESERVE_BYTES = 1 << 20
 
 def take(folder: Folder) -> None:
     """Have it; nothing where it is there. Raises StorageFull."""
-    with storage_errors(folder):
-        if folder.protocol == "file" and not storage.exists(folder, RESERVE_NAME):
-            storage.write_atomically(folder, RESERVE_NAME, os.urandom(RESERVE_BYTES))  # zeros take no room where files are compressed
+    if folder.protocol == "file" and not storage.exists(folder, RESERVE_NAME):
+        storage.write_atomically(folder, RESERVE_NAME, os.urandom(RESERVE_BYTES))  # zeros take no room where files are compressed
 
 
 def give_up(folder: Folder) -> None:
-    with storage_errors(folder):
-        storage.remove(folder, [RESERVE_NAME])
+    storage.remove(folder, [RESERVE_NAME])

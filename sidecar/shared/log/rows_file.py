@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.hashed import HashedFile
 from sidecar.shared.log.row_sums import rows_sum
 from sidecar.shared.log.storage import Folder
@@ -68,7 +67,7 @@ def write_chunk(log: Folder, path: str, rows: pa.Table, *, row_sums: bool = Fals
 
     Any thread, any process. Raises StorageFull or LogBroken; then there is no file, or the one that was there.
     """
-    with storage_errors(log), storage.new_file(log, path) as opened:
+    with storage.new_file(log, path) as opened:
         file = HashedFile(opened)
         with _parquet(file, rows.schema, _CHUNK_PARQUET) as writer:
             writer.write_table(rows)

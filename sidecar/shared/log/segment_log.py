@@ -30,10 +30,9 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import TypeVar
 
-from sidecar.shared.errors import LogBroken
+from sidecar.shared.errors import LogBroken, StorageFull
 from sidecar.shared.log import storage
 from sidecar.shared.log.dumps_file import DumpsFile
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.hashed import HashedFile, sha256_of
 from sidecar.shared.log.layout import (
     Contents,
@@ -108,19 +107,18 @@ class FolderLog:
         """Of the manifests before the last one and of the last one, as they are in `previous` of the one behind each."""
 
     def recover(self, *, epoch: int) -> Manifest | None:
-        with storage_errors(self.folder):
-            with suppress(storage.Full):
-                self._prove_exclusive()
-            contents, self._run, last = looked_at(self.folder, deep=True, judged=self._whole)
-            self._epoch, self._schemas, self._dumps = epoch, None, DumpsFile()
-            self._previous_open, self._committed = None if last is None else last.open_from, False
-            self._unread, self._swept = self._run, self._run.start
-            self._reaches, self._named_by = {}, Counter()
-            named = set() if last is None else files_of(last)
-            self._orphans = [
-                *(name for name in contents.names if storage.is_temporary(name) and self._is_dead(name)),
-                *contents.orphans(self._run, named=named, epoch=epoch),
-            ]
+        with suppress(StorageFull):
+            self._prove_exclusive()
+        contents, self._run, last = looked_at(self.folder, deep=True, judged=self._whole)
+        self._epoch, self._schemas, self._dumps = epoch, None, DumpsFile()
+        self._previous_open, self._committed = None if last is None else last.open_from, False
+        self._unread, self._swept = self._run, self._run.start
+        self._reaches, self._named_by = {}, Counter()
+        named = set() if last is None else files_of(last)
+        self._orphans = [
+            *(name for name in contents.names if storage.is_temporary(name) and self._is_dead(name)),
+            *contents.orphans(self._run, named=named, epoch=epoch),
+        ]
         self._unnamed = contents.written_before(epoch)
         return last
 
@@ -145,7 +143,7 @@ class FolderLog:
         if first is None:
             return DataFile(None, 0, 0)
         name, by_table = data_name(seq, epoch=epoch), Counter[tuple[str, str]]()
-        with storage_errors(self.folder), storage.new_file(self.folder, name) as opened:
+        with storage.new_file(self.folder, name) as opened:
             file = HashedFile(opened)
             rows = write_rows(file, chain([first], rest), codec, by_table)
             written_bytes = file.tell()
@@ -162,11 +160,10 @@ class FolderLog:
         return self._dumps.logged(dumps, lambda data: self._write_shared(dumps_name(data, epoch=self._epoch), data))
 
     def _write_shared(self, name: str, data: bytes) -> str:
-        with storage_errors(self.folder):
-            if storage.exists(self.folder, name):
-                storage.make_durable(self.folder, [name])
-            else:
-                storage.write_atomically(self.folder, name, data)
+        if storage.exists(self.folder, name):
+            storage.make_durable(self.folder, [name])
+        else:
+            storage.write_atomically(self.folder, name, data)
         return name
 
     def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
@@ -175,8 +172,7 @@ class FolderLog:
         return logged_schemas(self.folder, name, data)
 
     def _file(self, name: str) -> bytes | None:
-        with storage_errors(self.folder):
-            return storage.read_if_there(self.folder, name)
+        return storage.read_if_there(self.folder, name)
 
     def commit(self, manifest: Manifest) -> None:
         self._check_held()
@@ -185,17 +181,16 @@ class FolderLog:
             check_next(self.folder, self._run, manifest.seq)
         previous = self._sums[0 if repeated else 1]
         data = to_json(replace(manifest, previous=previous))
-        with storage_errors(self.folder):
-            self._prove_exclusive()
-            created = storage.create_exclusively(self.folder, manifest_name(manifest.seq), data)
-            if not created or not (repeated or self._follows(manifest.seq)):
-                raise taken(self.folder, manifest.seq)
-            self._run = range(self._run.start, manifest.seq + 1)
-            self._sums = (previous, sha256_of(data))
-            if not repeated:
-                self._learn(manifest)
-            self._previous_open, self._committed = None, True
-            self._remove(self._orphans)
+        self._prove_exclusive()
+        created = storage.create_exclusively(self.folder, manifest_name(manifest.seq), data)
+        if not created or not (repeated or self._follows(manifest.seq)):
+            raise taken(self.folder, manifest.seq)
+        self._run = range(self._run.start, manifest.seq + 1)
+        self._sums = (previous, sha256_of(data))
+        if not repeated:
+            self._learn(manifest)
+        self._previous_open, self._committed = None, True
+        self._remove(self._orphans)
         self._orphans = []
 
     def retain(self, *, delivered: Seq, open_from: Seq | None) -> int:
@@ -211,8 +206,7 @@ class FolderLog:
         if not self._run or not self._learn_all():
             return 0
         if self._unnamed and self._committed:
-            with storage_errors(self.folder):
-                storage.remove(self.folder, self._unnamed)
+            storage.remove(self.folder, self._unnamed)
             self._unnamed = set()
         needed = [first_seq for seq, first_seq in self._reaches.items() if seq > delivered]
         needed += [seq for seq in (open_from, self._previous_open) if seq is not None]
@@ -228,21 +222,20 @@ class FolderLog:
         writes there later, the next owner removes."""
         next_seq = Seq(self._run[-1] + 1)
         named = {one.seq: (one.epoch, files_of(one), shared_files_of(one)) for one in self._read(gone)}
-        with storage_errors(self.folder):
-            if storage.exists(self.folder, manifest_name(next_seq)):
-                raise taken(self.folder, next_seq)
-            storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
-            self._run = range(max(self._run.start, gone.stop), self._run.stop)
-            for _, manifests in groupby(named.items(), key=lambda one: one[1][0]):
-                storage.remove(self.folder, [manifest_name(seq) for seq, _ in manifests])
-            names = self._forget({seq: shared for seq, (_, _, shared) in named.items()}).union(*(files for _, files, _ in named.values()))
-            names.add(retained_name(Seq(gone.start)))
-            if sweep:
-                beginning = beginning_of(range(self._swept, gone.stop))
-                listed_names = storage.list_names(self.folder, deep=False, beginning=beginning)
-                names |= {*Contents.of(name for name in listed_names if name.startswith(beginning)).below(Seq(gone.stop))}
-                self._swept = gone.stop
-            self._remove([*names])
+        if storage.exists(self.folder, manifest_name(next_seq)):
+            raise taken(self.folder, next_seq)
+        storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
+        self._run = range(max(self._run.start, gone.stop), self._run.stop)
+        for _, manifests in groupby(named.items(), key=lambda one: one[1][0]):
+            storage.remove(self.folder, [manifest_name(seq) for seq, _ in manifests])
+        names = self._forget({seq: shared for seq, (_, _, shared) in named.items()}).union(*(files for _, files, _ in named.values()))
+        names.add(retained_name(Seq(gone.start)))
+        if sweep:
+            beginning = beginning_of(range(self._swept, gone.stop))
+            listed_names = storage.list_names(self.folder, deep=False, beginning=beginning)
+            names |= {*Contents.of(name for name in listed_names if name.startswith(beginning)).below(Seq(gone.stop))}
+            self._swept = gone.stop
+        self._remove([*names])
 
     @property
     def segments(self) -> range:
@@ -321,8 +314,7 @@ class FolderLog:
         """Those of them that another owner has not retained away meanwhile. Raises LogTaken where it has written on, and LogBroken."""
         for start in range(0, len(seqs), MANIFESTS_HELD_MAX):
             names = [manifest_name(Seq(seq)) for seq in seqs[start : start + MANIFESTS_HELD_MAX]]
-            with storage_errors(self.folder):
-                files = storage.read_files(self.folder, names)
+            files = storage.read_files(self.folder, names)
             if missing := {*names} - files.keys():
                 self._raise_floor(missing)
             yield from (read_manifest(self.folder, name, data) for name, data in files.items())
@@ -334,8 +326,7 @@ class FolderLog:
             if lost := [name for name in missing if name >= manifest_name(Seq(contents.floor))]:
                 raise missing_files(self.folder, lost)
 
-        with storage_errors(self.folder):
-            floor = looked_at(self.folder, deep=False, judged=judged)[0].floor
+        floor = looked_at(self.folder, deep=False, judged=judged)[0].floor
         if floor >= self._run.stop:
             raise taken(self.folder, Seq(self._run.stop))
         self._run = range(max(self._run.start, floor), self._run.stop)

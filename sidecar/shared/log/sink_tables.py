@@ -17,7 +17,6 @@ import msgspec
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import sink_tables_name
 from sidecar.shared.log.manifest import UNREADABLE
@@ -65,16 +64,14 @@ def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
         "incarnation": tables.incarnation,
         "complete": [(*table, str(ts)) for table, ts in sorted(tables.complete.items())],
     }
-    with storage_errors(log):
-        storage.write_atomically(log, sink_tables_name(tables.sink), msgspec.json.format(msgspec.json.encode(written), indent=0))
+    storage.write_atomically(log, sink_tables_name(tables.sink), msgspec.json.format(msgspec.json.encode(written), indent=0))
 
 
 def read_sink_tables(log: Folder, sinks: Iterable[str]) -> dict[str, SinkTables]:
     """By the sinks' names; of none that has no file, or one of another log. Raises SinkError for a file that cannot be read, and as the
     log's storage."""
     names = {sink_tables_name(sink): sink for sink in sinks}
-    with storage_errors(log):
-        files = storage.read_files(log, names)
+    files = storage.read_files(log, names)
     log_id = known_id(log) if files else ""
     return {names[name]: tables for name, data in files.items() if (tables := _from_json(log, name, data, log_id)) is not None}
 

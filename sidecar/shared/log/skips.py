@@ -14,14 +14,13 @@ from __future__ import annotations
 import base64
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.layout import SKIPS, skip_name, skip_of
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
@@ -91,8 +90,7 @@ class _Skip(msgspec.Struct):
 def skip_row(log: Folder, skip: Skip) -> bool:
     """Durable when it returns. False where the row has been skipped before: then nothing is changed."""
     data = msgspec.json.format(msgspec.json.encode(skip.to_json()), indent=1)
-    with storage_errors(log):
-        return storage.create_exclusively(log, skip_name(skip.seq, skip.ordinal), data)
+    return storage.create_exclusively(log, skip_name(skip.seq, skip.ordinal), data)
 
 
 def skipped_rows(log: Folder) -> Skips:
@@ -106,14 +104,12 @@ def skipped_rows(log: Folder) -> Skips:
 def read_skips(log: Folder) -> list[Skip]:
     """All of the log, in its order. Raises LogBroken."""
     names = [skip_name(*place) for place in _places(log)]
-    with storage_errors(log):
-        files = storage.read_files(log, names)
+    files = storage.read_files(log, names)
     return [_from_json(log, name, files[name]) for name in names if name in files]
 
 
 def _places(log: Folder) -> list[tuple[Seq, int]]:
-    with storage_errors(log):
-        names = storage.list_names(replace(log, root=log.path(SKIPS)), deep=False)
+    names = storage.list_names(log, under=SKIPS, deep=False)
     return sorted(place for name in names if (place := skip_of(f"{SKIPS}/{name}")) is not None)
 
 

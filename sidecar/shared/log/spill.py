@@ -10,8 +10,7 @@ from typing import IO
 import msgspec
 
 from sidecar.shared.errors import ConfigError
-from sidecar.shared.log.errors import storage_errors
-from sidecar.shared.log.storage.errors import by_errno
+from sidecar.shared.log.storage.errors import by_errno, log_error
 from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 
 BLOCK_ROWS = 1000
@@ -20,7 +19,7 @@ BLOCK_ROWS = 1000
 
 class FileSpill:
     """Spills to `folder` (None: the system's temporary folder). Raises ConfigError for a folder that is none or cannot be written
-    at once, not when the first change has to wait there; and what a storage's errors mean (log/errors.py)."""
+    at once, not when the first change has to wait there; and as `log_error`."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder or tempfile.gettempdir()
@@ -38,8 +37,8 @@ class FileSpill:
                 file.write(len(block).to_bytes(8, "big") + block)
             file.seek(0)
         except OSError as error:
-            with storage_errors(f"{self._folder} (log.spill_folder), for {len(run)} changes that wait,"):
-                raise by_errno(error) from error
+            place, known = f"{self._folder} (log.spill_folder), for {len(run)} changes that wait,", by_errno(error)
+            raise log_error(place, "", known) from error
         return _read(file)
 
 

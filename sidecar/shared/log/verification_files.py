@@ -16,7 +16,6 @@ import msgspec
 
 from sidecar.shared.errors import FileDamaged, LogBroken
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.owned import OwnedLog, latest
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import (
@@ -96,15 +95,13 @@ class FollowedStates:
 
 def write_report(log: Folder, report: VerifyReport, request: VerifyRequest | None) -> None:
     """With its state. Raises as the log's storage."""
-    with storage_errors(log):
-        storage.write_atomically(log, report_name(report.id), report.to_json())
+    storage.write_atomically(log, report_name(report.id), report.to_json())
     write_state(log, report, request)
 
 
 def write_state(log: Folder, report: VerifyReport, request: VerifyRequest | None) -> None:
     """Of a report that is as it is in its file, or under way. Raises as the log's storage."""
-    with storage_errors(log):
-        storage.write_atomically(log, state_name(report.id), state_of(report, request).to_json())
+    storage.write_atomically(log, state_name(report.id), state_of(report, request).to_json())
 
 
 def read_request(log: Folder, operation_id: OperationId) -> VerifyRequest | None:
@@ -147,25 +144,21 @@ def take_back_beginning(log: Folder, operation_id: OperationId) -> None:
 
 
 def _write_beginnings(log: Folder, operation_id: OperationId, now: Beginnings) -> Beginnings:
-    with storage_errors(log):
-        storage.write_atomically(log, begun_name(operation_id), now.to_json())
+    storage.write_atomically(log, begun_name(operation_id), now.to_json())
     return now
 
 
 def is_requested(log: Folder, operation_id: OperationId) -> bool:
-    with storage_errors(log):
-        return storage.exists(log, request_name(operation_id))
+    return storage.exists(log, request_name(operation_id))
 
 
 def request_ids(log: Folder) -> list[OperationId]:
-    with storage_errors(log):
-        return [OperationId(match[1]) for match in map(REQUEST_NAME.fullmatch, _names(log)) if match]
+    return [OperationId(match[1]) for match in map(REQUEST_NAME.fullmatch, _names(log)) if match]
 
 
 def waiting_ids(log: Folder) -> list[OperationId]:
     """Of those that have a request to begin after a dump."""
-    with storage_errors(log):
-        return [OperationId(match[1]) for match in map(WAITING_NAME.fullmatch, _names(log)) if match]
+    return [OperationId(match[1]) for match in map(WAITING_NAME.fullmatch, _names(log)) if match]
 
 
 def _names(log: Folder) -> list[str]:
@@ -175,14 +168,13 @@ def _names(log: Folder) -> list[str]:
 def read_differences(log: Folder, operation_id: OperationId, table: int) -> Iterator[RowDifference]:
     """Of the report's table of this number; none where there is no file. As `read_report`."""
     name = differences_name(operation_id, table)
-    with storage_errors(log):
-        if storage.exists(log, name):
-            try:
-                with storage.open_to_read(log, name) as file:
-                    for line in file:
-                        yield msgspec.json.decode(line, type=RowDifference)
-            except ValueError as error:
-                raise _damaged(log, name, error) from error
+    if storage.exists(log, name):
+        try:
+            with storage.open_to_read(log, name) as file:
+                for line in file:
+                    yield msgspec.json.decode(line, type=RowDifference)
+        except ValueError as error:
+            raise _damaged(log, name, error) from error
 
 
 def differences_of(log: Folder, operation_id: OperationId, report: VerifyReport | None) -> Iterator[tuple[TableReport, RowDifference]]:
@@ -195,22 +187,19 @@ def differences_of(log: Folder, operation_id: OperationId, report: VerifyReport 
 def remove_files(log: OwnedLog, operation_id: OperationId) -> None:
     """Of one that is over. Raises OwnershipLost, too."""
     folder = f"{verify_folder(operation_id)}/"
-    with storage_errors(log.folder):
-        names = log.of_no_later(lambda: storage.list_names(log.folder, deep=True, beginning=folder))
-        storage.remove(log.folder, [name for name in names if name.startswith(folder)])
+    names = log.of_no_later(lambda: storage.list_names(log.folder, deep=True, beginning=folder))
+    storage.remove(log.folder, [name for name in names if name.startswith(folder)])
 
 
 def remove_below(log: Folder, folder: str) -> None:
     """All files of a folder of a verification."""
-    with storage_errors(log):
-        names = storage.list_names(log, deep=True, beginning=f"{folder}/")  # which may give others too
-        storage.remove(log, [name for name in names if name.startswith(f"{folder}/")])
+    names = storage.list_names(log, deep=True, beginning=f"{folder}/")  # which may give others too
+    storage.remove(log, [name for name in names if name.startswith(f"{folder}/")])
 
 
 def remove_waiting(log: Folder, operation_id: OperationId) -> None:
     """Of one that has begun, or will not."""
-    with storage_errors(log):
-        storage.remove(log, [waiting_name(operation_id)])
+    storage.remove(log, [waiting_name(operation_id)])
 
 
 def end_stopped(log: Folder, operation_id: OperationId, now_ms: int, *, why: str = "") -> VerifyReport:
@@ -230,15 +219,13 @@ def remove_work(log: Folder, operation_id: OperationId) -> None:
 
 def remove_others(log: OwnedLog, kept: Callable[[], Collection[OperationId]]) -> None:
     """All files of verifications whose ids are not among `kept`, which is read once they are listed. Raises OwnershipLost, too."""
-    with storage_errors(log.folder):
-        names = log.of_no_later(lambda: [name for name in _names(log.folder) if name.count("/") > 1])
-        whole = tuple(f"{verify_folder(operation_id)}/" for operation_id in kept())
-        storage.remove(log.folder, [name for name in names if not name.startswith(whole)])
+    names = log.of_no_later(lambda: [name for name in _names(log.folder) if name.count("/") > 1])
+    whole = tuple(f"{verify_folder(operation_id)}/" for operation_id in kept())
+    storage.remove(log.folder, [name for name in names if not name.startswith(whole)])
 
 
 def _read(log: Folder, name: str, kind: type[R]) -> R | None:
-    with storage_errors(log):
-        data = storage.read_if_there(log, name)
+    data = storage.read_if_there(log, name)
     try:
         return None if data is None else decoded(kind, data)
     except ValueError as error:
@@ -258,7 +245,6 @@ def set_aside(log: Folder, check_held: Callable[[], object] = lambda: None) -> I
     except FileDamaged as damaged:
         check_held()
         aside = f"{damaged.name}{UNREADABLE}"
-        with storage_errors(log):
-            storage.copy_files(log, [(damaged.name, aside)])
-            storage.remove(log, [damaged.name])
+        storage.copy_files(log, [(damaged.name, aside)])
+        storage.remove(log, [damaged.name])
         raise LogBroken(f"{damaged.message}; it is {aside} now", hint="verify again") from damaged

@@ -32,7 +32,6 @@ from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPas
 from spark_merge.port.keys import are_last, key_codes
 from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, hooks, with_transactions
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import missing
 
 MERGE_BYTES_MAX = 512 << 20
@@ -161,7 +160,7 @@ class Folded:
 
 
 def _read(folder: Folder, file: WrittenFile, names: list[str]) -> Iterator[pa.RecordBatch]:
-    with storage_errors(f"{folder}/{file.path}"), storage.open_to_read(folder, file.path) as result:
+    with storage.open_to_read(folder, file.path) as result:
         for _, rows in batches_of(pq.ParquetFile(result), columns=names):
             yield from rows.to_batches()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from urllib.parse import quote
 
 from sidecar.shared.log import storage
@@ -26,10 +25,10 @@ def table_place(target: TableName) -> str:
 
 
 def places_in(folder: Folder) -> Iterator[str]:
-    """Of all tables below an output's folder. Raises StorageError."""
+    """Of all tables below an output's folder. Raises SinkError."""
     for schema in storage.list_folders(folder):
         if not schema.startswith("_"):
-            yield from (f"{schema}/{table}" for table in storage.list_folders(replace(folder, root=folder.path(schema))))
+            yield from (f"{schema}/{table}" for table in storage.list_folders(folder, under=schema))
 
 
 def _part(name: str) -> str:

@@ -40,7 +40,6 @@ from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, seq_of
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.row_versions import dealt
 
 _COMMITS_FIRST = 16
@@ -132,9 +131,8 @@ class DeltaReader:
 
     def _ddls(self) -> list[DdlRecord]:
         assert self.accepted is not None, "there are rows"
-        with storage_errors(self.folder):
-            names = storage.list_names(replace(self.folder, root=self.folder.path(DDLS)), deep=False)
-            due = sorted(name for name in names if (seq := seq_of(name)) is not None and seq <= self.accepted.seq)
+        names = storage.list_names(self.folder, under=DDLS, deep=False)
+        due = sorted(name for name in names if (seq := seq_of(name)) is not None and seq <= self.accepted.seq)
         ddls = DDLS_OF_SEGMENT.read_all(self.folder, [f"{DDLS}/{name}" for name in due])
         return [ddl for one in ddls.values() for ddl in one.ddls]
 
@@ -143,8 +141,7 @@ class DeltaReader:
         places = [table_place(self.routes.target(era.name)) for era in value]
         if len(set(places)) == 1:
             return places
-        with storage_errors(self.folder):
-            there = list(places_in(self.folder))
+        there = list(places_in(self.folder))
         known = {place.lower(): place for place in there}
         return [places[0], *(place if place in there else known.get(place.lower(), place) for place in places[1:])]
 

@@ -34,7 +34,6 @@ from spark_merge.port.contract import Owner
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import missing
 from spark_merge.sinks.lake.steps import STEPS_MAX, at_its_end
 
@@ -101,7 +100,7 @@ class Table:
     def latest(self) -> DeltaTable | None:
         """As `load`, with the requests that new commits need."""
         if (held := self._held) is not None:
-            with storage_errors(self.uri), delta_errors(self.uri):
+            with delta_errors(self.uri):
                 if storage.exists(self._log, f"{held.version():020d}.json"):  # else somebody has removed the table
                     held.update_incremental()
                     if held.version() // READ_AGAIN_COMMITS == self._read_at // READ_AGAIN_COMMITS:
@@ -199,7 +198,7 @@ class Table:
         """The columns that have statistics in files that are written from here on: the table as it is then. None where somebody else made
         this version."""
         version = table.version() + 1
-        with storage_errors(self.uri), delta_errors(self.uri):
+        with delta_errors(self.uri):
             if not storage.create_exclusively(self._log, f"{version:020d}.json", statistics.naming(table, names)):
                 return None
             return DeltaTable(self.uri, version=version, storage_options=self._options)

@@ -24,7 +24,6 @@ from spark_merge.sinks.delta.uri import DeltaSettings
 from spark_merge.sinks.delta.writer import STAGED, TablePlace, WrittenFile
 from spark_merge.sinks.folder.layout import DeliveredSegment, owner_of
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.lake.ddl import LakeAltered
 from spark_merge.sinks.lake.lake_sink import TableShare
@@ -82,8 +81,7 @@ class DeltaTables:
             self._held.clear()
         self._output.write_ddls(heads)
         yield [segment_of(head, []) for head in heads]
-        with storage_errors(self._settings.folder):
-            storage.remove(self._settings.folder, [one.path for written in files.values() for one in written if one.staged])
+        storage.remove(self._settings.folder, [one.path for written in files.values() for one in written if one.staged])
 
     def close(self) -> None:
         """Nothing is held."""
@@ -99,21 +97,18 @@ class DeltaTables:
     def _sweep_staged(self) -> None:
         """Of earlier owners: no commit names these files."""
         folder = self._settings.folder
-        with storage_errors(folder):
-            names = storage.list_names(replace(folder, root=folder.path(STAGED)), deep=True)
-            storage.remove(folder, [f"{STAGED}/{name}" for name in names if owner_of(name) < self._owner])
+        names = storage.list_names(folder, under=STAGED, deep=True)
+        storage.remove(folder, [f"{STAGED}/{name}" for name in names if owner_of(name) < self._owner])
 
     def _correct_statistics(self) -> None:
         """Once, of all tables: what an earlier version wrote may be read for long before a batch comes to it."""
         folder = self._settings.folder
-        with storage_errors(folder):
-            if storage.exists(folder, STATISTICS):
-                return
-            places = list(places_in(folder))
+        if storage.exists(folder, STATISTICS):
+            return
+        places = list(places_in(folder))
         with side_by_side(self.at_once_max) as pool:
             list(pool.map(lambda place: self._table(place).make_exact(), places))
-        with storage_errors(folder):
-            storage.write_atomically(folder, STATISTICS, b'{"exact":true}\n')
+        storage.write_atomically(folder, STATISTICS, b'{"exact":true}\n')
 
     def _table(self, place: str) -> Table:
         return Table(self._settings.folder, place)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from sidecar.shared.errors import SinkError
-from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.storage.folder import S3_PARAMETERS, place_problem
 from sidecar.shared.model.nouns import CommitTs, TableName
 from spark_merge.ddl.routes import Routes
@@ -14,6 +14,7 @@ from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.columns import Mode
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.folder.layout import IDENTITY, PROBE
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.kit.folder_uri import has_files_of_others
 from spark_merge.sinks.kit.options import commit_interval, commit_tss, names_of, one_of, option, read, routes
 
@@ -57,7 +58,7 @@ def _folder(uri: SinkUri) -> Folder:
         raise SinkError(
             f"a {uri.parts.scheme}: sink {problem[0]}", hint="write delta:///var/out?mode=…, or delta+s3://bucket/folder?mode=…"
         )
-    return open_folder(scheme + uri.text[len(uri.parts.scheme) :])
+    return sink_folder(scheme + uri.text[len(uri.parts.scheme) :])
 
 
 OPTIONS = (DeltaSettings,)

@@ -24,7 +24,6 @@ from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, typed
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.sinks.delta.columns import Layout, Mode
 from spark_merge.sinks.formats.parquet import parquet_writer
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 
 STAGED = "_staged"
@@ -93,8 +92,7 @@ class DeltaWriter:
                     under = _FileOf(portion.schema.name, self.mode == "merge" and (not dump or block.deletes), dump)
                     held.add(under, seq, typed(block, to.layout.files()), dump_pass=block.dump_pass)
         held.write_all()
-        with storage_errors(self.folder):
-            storage.make_durable(self.folder, [file.path for file in files])
+        storage.make_durable(self.folder, [file.path for file in files])
         return Outcome(task.id, counts, files)
 
     def _written(self, under: _FileOf, held: HeldRows, part: str, attempt: str) -> WrittenFile:
@@ -102,7 +100,7 @@ class DeltaWriter:
         into = to.layout.files() if under.staged or self.mode == "append" else merged_columns(to.layout)
         name = f"{held.last:020d}-{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
         path = f"{STAGED}/{to.place}/{name}" if under.staged else f"{to.place}/{name}"
-        with storage_errors(f"{self.folder}/{path}"), storage.new_file(self.folder, path, durable=False) as out:
+        with storage.new_file(self.folder, path, durable=False) as out:
             with parquet_writer(out, into) as writer:
                 writer.write_table(held.rows().select(into.names), row_group_size=ROW_GROUP_ROWS_MAX)
             metadata, size = writer.writer.metadata, out.tell()

@@ -16,7 +16,6 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
 from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredFile, DeliveredSegment, segment_path
 from spark_merge.sinks.kit.chain import NumberedFiles
-from spark_merge.sinks.kit.errors import storage_errors
 
 SEGMENTS_HELD_MAX = 64
 """Decoded at once: one with files of twenty tables takes 15 kB."""
@@ -60,8 +59,7 @@ def read_rows(folder: Folder, file: DeliveredFile) -> list[dict[str, Any]]:
     """One file's rows in output order."""
     if not file.path.endswith(".jsonl"):
         raise SinkError(f"{folder}/{file.path} is not JSON lines", hint="read Parquet output with a Parquet reader")
-    with storage_errors(f"{folder}/{file.path}"):
-        lines = storage.read_file(folder, file.path).split(b"\n")
+    lines = storage.read_file(folder, file.path).split(b"\n")
     if lines[-1] != b"" or len(lines) - 1 != file.from_log + file.from_dump:
         raise SinkError(
             f"{folder}/{file.path} has {len(lines) - 1} whole lines, its segment says {file.from_log} + {file.from_dump}", hint=_RESTORE

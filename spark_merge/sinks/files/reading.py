@@ -23,7 +23,6 @@ from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, DeliveredFile
 from spark_merge.sinks.folder.output import accepted_by, last_commit
 from spark_merge.sinks.formats.file_formats import FORMATS
 from spark_merge.sinks.kit.chain import NumberedFiles
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.row_versions import dealt
 
 _RESTORE = "restore the folder, or deliver to a new one and dump again"
@@ -104,8 +103,7 @@ class FilesPart:
         for file, era in self.files:
             place = f"{self.folder}/{file.path}"
             try:
-                with storage_errors(place):
-                    yield from self._rows(file, era)
+                yield from self._rows(file, era)
             except SinkError as error:
                 raise SinkError(f"{place}: {error.message}", hint=error.hint) from error
 
@@ -113,5 +111,7 @@ class FilesPart:
         try:
             with storage.open_to_read(self.folder, file.path) as data:
                 yield from FORMATS[_format_of(file)].rows(data, era)
-        except storage.Absent as error:
-            raise _gone(self.folder, file.path) from error
+        except SinkError as error:
+            if isinstance(error.__cause__, storage.Absent):
+                raise _gone(self.folder, file.path) from error
+            raise

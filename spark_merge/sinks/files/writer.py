@@ -19,7 +19,6 @@ from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.folder.layout import DeliveredFile, FileFormat, file_path
 from spark_merge.sinks.formats.file_formats import FORMATS
-from spark_merge.sinks.kit.errors import storage_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class FileWriter:
         attempt = secrets.token_hex(4)
         counts: Counts = {}
         files: list[tuple[Seq, DeliveredFile]] = []
-        with storage_errors(self.folder), storage.new_files(self.folder) as new_file:
+        with storage.new_files(self.folder) as new_file:
             for portion in portions:
                 unit, table = portion.unit, portion.schema.name
                 path = file_path(table, unit.seq, self.file_format, part=unit.part, owner=self.owner, attempt=attempt)

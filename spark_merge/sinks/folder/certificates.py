@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
@@ -23,7 +22,6 @@ from sidecar.shared.log.hashed import HashedFile, sha256_of
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import OperationId, Seq
 from spark_merge.sinks.folder.layout import CERTIFICATES, certificate_path, segment_path
-from spark_merge.sinks.kit.errors import storage_errors
 
 FORMAT_VERSION = 1
 SEGMENTS_AT_ONCE_MAX = 256
@@ -39,8 +37,7 @@ class OutputCertificates:
     def write(self, accepted: Seq) -> list[str]:
         """The ids of dumps that it has certified now. Raises SinkError, StorageFull, and as the log's storage."""
         if self._known is None:
-            with storage_errors(self._output):
-                names = storage.list_names(replace(self._output, root=self._output.path(CERTIFICATES)), deep=False)
+            names = storage.list_names(self._output, under=CERTIFICATES, deep=False)
             self._known = {name.removesuffix(".json") for name in names}
         written: list[str] = []
         for dump_id in LOGGED.ids(self._log):
@@ -68,7 +65,7 @@ class OutputCertificates:
     def _write(self, head: CertificateHead) -> None:
         assert self._known is not None
         first = {"version": FORMAT_VERSION, "dump_id": head.dump_id, "certificate": head.sha256, "output": self._log_id}
-        with storage_errors(self._output), storage.new_file(self._output, certificate_path(head.dump_id)) as opened:
+        with storage.new_file(self._output, certificate_path(head.dump_id)) as opened:
             file = HashedFile(opened)
             file.write(json.dumps(first, ensure_ascii=False).encode()[:-1] + b', "segments": [')
             between = b"\n"

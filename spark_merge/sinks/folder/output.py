@@ -43,7 +43,6 @@ from spark_merge.sinks.folder.layout import (
     seq_of,
 )
 from spark_merge.sinks.kit.chain import CommitChain, LastCommit, NumberedFiles
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.fence import ANOTHER_FOLDER
 from spark_merge.sinks.kit.position import OutputState, PositionKeeper, Stored
 
@@ -66,8 +65,7 @@ class OutputFolder:
     def log_id(self) -> str | None:
         identity = self._written = LOG.read(self.folder, IDENTITY)
         if identity is None:
-            with storage_errors(self.folder):
-                there = storage.list_names(replace(self.folder, root=self.folder.path(SEGMENTS)), deep=False)
+            there = storage.list_names(self.folder, under=SEGMENTS, deep=False)
             if there:
                 raise SinkError(f"{self.folder} has segments but no {IDENTITY}", hint=f"restore {IDENTITY}, or deliver to a new folder")
             return None
@@ -109,8 +107,7 @@ class OutputFolder:
 
     def show(self, commit: FolderCommit, _: Callable[[], None]) -> None:
         """All who repeat a segment write the same."""
-        with storage_errors(self.folder):
-            storage.write_in_order(self.folder, [(segment_path(one.seq), SEGMENT.to_json(one)) for one in commit.segments])
+        storage.write_in_order(self.folder, [(segment_path(one.seq), SEGMENT.to_json(one)) for one in commit.segments])
 
     def head(self, number: int, _: None) -> None:
         HEAD_NUMBER.write(self.folder, HEAD, number)
@@ -125,8 +122,7 @@ class OutputFolder:
 
     def swept(self, state: OutputState[None]) -> Standing:
         """What previous owners left is gone; `state`: as it was opened."""
-        with storage_errors(self.folder):
-            storage.remove(self.folder, list(self._strays(state.owner, state.accepted and state.accepted.seq)))
+        storage.remove(self.folder, list(self._strays(state.owner, state.accepted and state.accepted.seq)))
         return Standing(state.owner, state.accepted)
 
     def _strays(self, mine: Owner, accepted: Seq | None) -> Iterator[str]:
@@ -179,9 +175,8 @@ def last_commit(folder: Folder) -> FolderCommit | None:
     while names := commits.names():
         if (commit := COMMIT.read(folder, f"{COMMITS}/{names[-1]}")) is not None:
             return commit
-    with storage_errors(folder):
-        if storage.exists(folder, HEAD):
-            raise SinkError(f"{folder}/{COMMITS} has no commit, and {HEAD} says that it had", hint="restore it, or deliver to a new folder")
+    if storage.exists(folder, HEAD):
+        raise SinkError(f"{folder}/{COMMITS} has no commit, and {HEAD} says that it had", hint="restore it, or deliver to a new folder")
     return None
 
 

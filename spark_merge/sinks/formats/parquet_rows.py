@@ -27,7 +27,6 @@ from spark_merge.codecs.encode.untyped import texts
 from spark_merge.log.read import batches_of
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import RowsRead, Versions
-from spark_merge.sinks.kit.errors import storage_errors
 
 BATCH_ROWS_MAX = 65_536
 
@@ -122,7 +121,7 @@ def opened(folder: Folder, name: str) -> Iterator[ParquetRows]:
     """Raises SinkError, also for what reading it in the block raises."""
     place = f"{folder}/{name}"
     try:
-        with storage_errors(place), storage.open_to_read(folder, name) as file:
+        with storage.open_to_read(folder, name) as file:
             yield ParquetRows(pq.ParquetFile(file, coerce_int96_timestamp_unit="us"))
     except SinkError as error:
         if isinstance(error.__cause__, storage.Absent):

@@ -29,7 +29,6 @@ from spark_merge.port.keys import are_last, key_codes
 from spark_merge.sinks.iceberg.partitions import Place
 from spark_merge.sinks.iceberg.types import arrow_schema
 from spark_merge.sinks.iceberg.writer import Files, LakeFile, LakeTarget
-from spark_merge.sinks.kit.errors import storage_errors
 
 POSITIONS = Schema(
     NestedField(2147483546, "file_path", StringType(), required=True), NestedField(2147483545, "pos", LongType(), required=True)
@@ -98,7 +97,7 @@ def _rank(file: LakeFile) -> int:
 
 
 def _read(folder: Folder, file: LakeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with storage_errors(f"{folder}/{file.name}"), storage.open_to_read(folder, file.name) as result:
+    with storage.open_to_read(folder, file.name) as result:
         for _, rows in batches_of(pq.ParquetFile(result), columns=names, rows_max=KEYS_AT_ONCE_MAX):
             yield from rows.select(list(names)).to_batches()
 

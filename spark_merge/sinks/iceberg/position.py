@@ -29,7 +29,6 @@ from spark_merge.sinks.iceberg.lake import Lake, LakeChange
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema
 from spark_merge.sinks.iceberg.uri import RECORD
 from spark_merge.sinks.iceberg.writer import LakeFile, write_parquet
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.fence import check_log
 from spark_merge.sinks.kit.position import Missed, OutputState, Stored, gone
 from spark_merge.sinks.lake.steps import Outpaced
@@ -194,7 +193,7 @@ class RecordPositions:
         folder, into = self._lake.settings.folder(location), arrow_schema(SCHEMA.fields)
         columns = list(zip(*((what, seq, ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for what, ddl in rows), strict=True))
         result = pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, into, strict=True)], schema=into)
-        with storage_errors(folder), storage.new_file(folder, name) as out:
+        with storage.new_file(folder, name) as out:
             size, statistics = write_parquet(out, SCHEMA, result, {})
         return LakeFile(seq, seq, TableName("", RECORD), version_of(table), f"{location}/{name}", size, statistics)
 

@@ -32,7 +32,6 @@ from spark_merge.sinks.iceberg.partitions import check_stays, check_writable
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows, Standings, data_location, standing_of, version_of
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.writer import LakeFile, LakeTarget
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import missing
 from spark_merge.sinks.kit.position import OutputState
 from spark_merge.sinks.lake.ddl import LakeAltered
@@ -180,8 +179,7 @@ class IcebergTables:
         if name in self._swept:
             return
         folder = self._lake.settings.folder(data_location(table))
-        with storage_errors(folder):
-            storage.remove(folder, strays(folder, None if before is None else before.seq, self._owner))
+        storage.remove(folder, strays(folder, None if before is None else before.seq, self._owner))
         self._swept.add(name)
 
     # ---- one table ------------------------------------------------------------------------------------------------------

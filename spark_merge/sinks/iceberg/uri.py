@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 from urllib.parse import unquote, urlencode, urlsplit
 
 from sidecar.shared.errors import SinkError
-from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.storage.folder import S3_PARAMETERS
 from sidecar.shared.model.nouns import CommitTs, TableName, lowered
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.iceberg.partition_rules import PartitionRules, partitions_of
 from spark_merge.sinks.iceberg.types import Mode
+from spark_merge.sinks.kit.errors import sink_error, sink_folder
 from spark_merge.sinks.kit.options import commit_interval, commit_tss, names_of, one_of, option, parsed, read, routes, text
 
 TABLES = "{schema}.{table}"
@@ -60,7 +61,7 @@ class IcebergSettings:
     catalog: str
     namespace: tuple[str, ...]
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    storage: Folder = field(default_factory=lambda: Folder("s3", ""))
+    storage: Folder = field(default_factory=lambda: Folder("s3", "", meaning=sink_error))
     mode: Mode = option("mode", one_of(*_MODES), "append", "`append`: the log of changes. `merge`: the tables as they are.")
     commit_s: float = commit_interval()
     tables: str = option("tables", text("a name with `{table}`, and maybe `{schema}`"), TABLES,
@@ -113,9 +114,9 @@ class IcebergSettings:
         """A table's, or one in it, as the tasks write to it. Raises SinkError for a storage that we write no files to."""
         parts = urlsplit(location)
         if parts.scheme in ("", "file") and not parts.netloc:
-            return open_folder(f"file://{parts.path}")
+            return sink_folder(f"file://{parts.path}")
         if parts.scheme in ("s3", "s3a", "s3n"):
-            return Folder("s3", (parts.netloc + parts.path).rstrip("/"), self.storage.options)
+            return replace(self.storage, root=(parts.netloc + parts.path).rstrip("/"))
         raise SinkError(
             f"the tables of catalog {self.catalog} are at {parts.scheme}://, where this sink writes no files",
             hint="give the catalog a warehouse at s3:// or on a file system (file://)",
@@ -140,7 +141,7 @@ def settings_of(uri: SinkUri) -> IcebergSettings:
         catalog=parts.netloc,
         namespace=namespace,
         properties=properties,
-        storage=open_folder(f"s3://tables?{query}"),
+        storage=sink_folder(f"s3://tables?{query}"),
     )
     _check(settings, given)
     return settings

@@ -30,7 +30,6 @@ from spark_merge.sinks.folder.layout import file_path
 from spark_merge.sinks.formats.parquet import parquet_writer
 from spark_merge.sinks.iceberg.partitions import Place, parted
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.held import HeldByFile, HeldRows
 
 UNPARTITIONED = PartitionSpec().model_dump_json()
@@ -168,7 +167,7 @@ class Files:
     def put_at(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **reported: Any) -> None:
         path = file_path(name, seqs[1], "parquet", part=len(self.written), owner=self._owner, attempt=self._attempt)
         file = path.rpartition("/")[2]
-        with storage_errors(f"{target.folder}/{file}"), storage.new_file(target.folder, file, durable=False) as out:
+        with storage.new_file(target.folder, file, durable=False) as out:
             size, statistics = write_parquet(out, schema, rows, target.metrics)
         self._unsynced.append((target.folder, file))
         self.written.append(LakeFile(*seqs, name, target.version, f"{target.location}/{file}", size, statistics, **reported))
@@ -176,8 +175,7 @@ class Files:
     def make_durable(self) -> None:
         by_root = {folder.root: folder for folder, _ in self._unsynced}
         for root, folder in by_root.items():
-            with storage_errors(folder):
-                storage.make_durable(folder, [file for to, file in self._unsynced if to.root == root])
+            storage.make_durable(folder, [file for to, file in self._unsynced if to.root == root])
 
 
 def write_parquet(out: Any, schema: Schema, rows: pa.Table, metrics: Mapping[str, str]) -> tuple[int, Mapping[str, Any]]:

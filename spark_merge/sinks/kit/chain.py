@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -23,7 +23,6 @@ from sidecar.shared.errors import OwnershipLost
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.fence import check_exclusive, taken
 from spark_merge.sinks.kit.position import Missed, OutputState, Stored
 from spark_merge.sinks.kit.records import JsonRecord
@@ -49,8 +48,7 @@ class NumberedFiles:
         return f"{self.place}/{number:0{_DIGITS}d}{self.ending}"
 
     def names(self) -> list[str]:
-        with storage_errors(self.folder):
-            names = storage.list_names(replace(self.folder, root=self.folder.path(self.place)), deep=False)
+        names = storage.list_names(self.folder, under=self.place, deep=False)
         return [name for name in names if name[:_DIGITS].isdecimal() and name[_DIGITS:] == self.ending]
 
     def numbers(self) -> list[int]:
@@ -58,8 +56,7 @@ class NumberedFiles:
 
     def remove_below(self, number: int) -> None:
         gone = [self.path(one) for one in self.numbers() if one < number]
-        with storage_errors(self.folder):
-            storage.remove(self.folder, gone)
+        storage.remove(self.folder, gone)
 
 
 class NumberedCommit(Protocol):
@@ -162,8 +159,7 @@ class CommitChain(Generic[Commit, Detail, Payload]):
 
     def _create(self, commit: Commit) -> bool:
         folder, path = self._commits.folder, self._commits.path(commit.number)
-        with storage_errors(folder):
-            created = storage.create_exclusively(folder, path, self._output.record.to_json(commit))
+        created = storage.create_exclusively(folder, path, self._output.record.to_json(commit))
         return created and self._is_last(commit.number)
 
     def _show(self, commit: Commit) -> None:

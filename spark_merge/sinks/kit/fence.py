@@ -7,7 +7,6 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.identity import continues
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq
-from spark_merge.sinks.kit.errors import storage_errors
 
 ANOTHER_FOLDER = "deliver a new log to a new folder, and dump again; or set log.uri back to the log that the output is of"
 """What an operator does who meets another log's output in a folder."""
@@ -30,8 +29,7 @@ def check_next(place: object, after: Seq | None, first: Seq) -> None:
 
 def check_exclusive(folder: Folder, probe: str) -> None:
     """Raises SinkError where commits that are created exclusively would not shut out an earlier owner."""
-    with storage_errors(folder):
-        exclusive = storage.keeps_exclusive(folder, probe)
+    exclusive = storage.keeps_exclusive(folder, probe)
     if not exclusive:
         raise SinkError(
             f"{folder} lets a file be created twice, so an earlier worker could overwrite the output",

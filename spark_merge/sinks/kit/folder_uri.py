@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.storage.folder import place_problem
 from spark_merge.port.kinds import SinkUri
-from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.errors import sink_folder
 
 
 def folder_of(uri: SinkUri) -> Folder:
     """The folder, whose place nobody has checked."""
-    return open_folder(uri.text)
+    return sink_folder(uri.text)
 
 
 def checked_folder(uri: SinkUri) -> Folder:
@@ -25,6 +25,5 @@ def checked_folder(uri: SinkUri) -> Folder:
 def has_files_of_others(folder: Folder, identity: str, *, probe: str) -> bool:
     """Whether there are files in it, and no output of ours, which has the file `identity`. A worker that begins at this moment writes that
     file before all others but `probe`, so it is looked for last. Raises SinkError."""
-    with storage_errors(folder):
-        there = any(name != probe and not storage.is_temporary(name) for name in storage.list_names(folder, deep=True))
-        return there and not storage.exists(folder, identity)
+    there = any(name != probe and not storage.is_temporary(name) for name in storage.list_names(folder, deep=True))
+    return there and not storage.exists(folder, identity)

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
-from spark_merge.sinks.kit.errors import storage_errors
 
 T = TypeVar("T")
 
@@ -47,16 +46,13 @@ class JsonRecord(Generic[T]):
 
     def read_all(self, folder: Folder, paths: Iterable[str]) -> dict[str, T]:
         """By path, in this order; those that do not exist are omitted."""
-        with storage_errors(folder):
-            files = storage.read_files(folder, list(paths))
+        files = storage.read_files(folder, list(paths))
         return {path: self.from_json(data, name=f"{folder}/{path}") for path, data in files.items()}
 
     def write(self, folder: Folder, path: str, value: T) -> None:
         """In place of what is there."""
-        with storage_errors(folder):
-            storage.write_atomically(folder, path, self.to_json(value))
+        storage.write_atomically(folder, path, self.to_json(value))
 
     def create(self, folder: Folder, path: str, value: T) -> bool:
         """False where another file has the name."""
-        with storage_errors(folder):
-            return storage.create_exclusively(folder, path, self.to_json(value))
+        return storage.create_exclusively(folder, path, self.to_json(value))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from urllib.parse import quote
 
 from sidecar.shared.errors import InvalidField, SinkError
@@ -24,7 +24,6 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq
 from spark_merge.sinks.folder.layout import SEGMENT, DeliveredSegment, segment_path
 from spark_merge.sinks.folder.output import SWEPT_SEGMENTS
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.options import option, real
 from spark_merge.sinks.kit.records import JsonRecord
 
@@ -111,8 +110,7 @@ def read_subscriber(folder: Folder, name: str) -> Subscriber | None:
 
 
 def read_subscribers(folder: Folder) -> list[Subscriber]:
-    with storage_errors(folder):
-        names = storage.list_names(replace(folder, root=folder.path(SUBSCRIBERS)), deep=False)
+    names = storage.list_names(folder, under=SUBSCRIBERS, deep=False)
     paths = [f"{SUBSCRIBERS}/{name}" for name in names if not storage.is_temporary(name)]
     return list(SUBSCRIBER.read_all(folder, paths).values())
 
@@ -159,8 +157,7 @@ class Keeping:
         self.bytes_so_far = 0 if last is None else last.bytes_so_far
         if self._kept is not None:
             again = range(max(self._kept.removed - SWEPT_SEGMENTS, self._kept.began), self._kept.removed)
-            with storage_errors(self._folder):
-                storage.remove(self._folder, [segment_path(seq) for seq in again])
+            storage.remove(self._folder, [segment_path(seq) for seq in again])
 
     def begin(self, seq: Seq) -> None:
         """Before the first segment is accepted. What an earlier worker writes does not replace what is there."""
@@ -194,8 +191,7 @@ class Keeping:
         """Those that have called since; the others are forgotten."""
         subscribers = read_subscribers(self._folder)
         gone = [subscriber_path(one.name) for one in subscribers if one.heard_ms < since_ms]
-        with storage_errors(self._folder):
-            storage.remove(self._folder, gone)
+        storage.remove(self._folder, gone)
         return [one for one in subscribers if one.heard_ms >= since_ms]
 
     def _remove_below(self, first: Seq, kept: KeptSegments) -> None:
@@ -210,8 +206,7 @@ class Keeping:
         paths = [segment_path(seq) for seq in seqs]
         segments = SEGMENT.read_all(self._folder, paths).values()
         files = [file.path for segment in segments for file in segment.files]
-        with storage_errors(self._folder):
-            storage.remove(self._folder, [*files, *(segment.ddl for segment in segments if segment.ddl), *paths])
+        storage.remove(self._folder, [*files, *(segment.ddl for segment in segments if segment.ddl), *paths])
 
 
 def now_ms() -> int:

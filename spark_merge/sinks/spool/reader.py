@@ -21,7 +21,6 @@ from sidecar.shared.model.progress import SegmentDump
 from sidecar.shared.model.sink_delivery import SubscriberState
 from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, IDENTITY, LOG, DeliveredSegment, part_of, segment_path
 from spark_merge.sinks.folder.output import accepted_in
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.spool.frames import read_frames
 from spark_merge.sinks.spool.keeping import (
     SUBSCRIBERS_MAX,
@@ -118,7 +117,7 @@ class SpoolReader:
     def _frames(self, seq: Seq, path: str) -> Iterator[pb.Delivery]:
         place = f"{self._folder}/{path}"
         try:
-            with storage_errors(place), storage.open_to_read(self._folder, path) as file:
+            with storage.open_to_read(self._folder, path) as file:
                 yield from read_frames(file, place)
         except SinkError:
             if (kept := read_kept(self._folder)) is not None and seq < kept.first:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from sidecar.shared.errors import ConfigError, SinkError
-from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.storage.folder import S3_PARAMETERS, place_problem
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.kit.options import names_of, read
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.spool.reader import SpoolReader
@@ -31,7 +32,7 @@ def _open(uri: SinkUri) -> Sink:
         raise SinkError(
             f"a grpc: sink {problem[0]}", hint="write grpc:///folder or grpc://bucket/folder; grpc: alone is for a sidecar's settings"
         )
-    return SpoolSink(open_folder(uri.text), log_id=uri.log_id, bounds=read(Bounds, uri.parameters))
+    return SpoolSink(sink_folder(uri.text), log_id=uri.log_id, bounds=read(Bounds, uri.parameters))
 
 
 GRPC = SinkKind(
@@ -46,4 +47,4 @@ def spool_of(sinks: Sequence[str], log: Folder) -> SpoolReader | None:
     results = [uri for uri in sinks if urlsplit(uri).scheme == SCHEME]
     if len(results) > 1:
         raise ConfigError("sinks names two grpc: sinks", hint="name one: any number of subscribers read it")
-    return SpoolReader(open_folder(results[0]), log) if results else None
+    return SpoolReader(sink_folder(results[0]), log) if results else None

@@ -12,7 +12,6 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq, TableName
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.folder.layout import DeliveredFile, file_path
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.spool.frames import FrameFile
 
 FORMAT = "frames"
@@ -34,13 +33,12 @@ class SpoolWriter:
         for (seq, part), of_unit in groupby(portions, lambda portion: (portion.unit.seq, portion.unit.part)):
             path = file_path(ALL, seq, FORMAT, part=part, owner=self.owner, attempt=attempt)
             files.append(self._write(path, seq, of_unit, counts))
-        with storage_errors(self.folder):
-            storage.make_durable(self.folder, [file.path for _, file, _ in files])
+        storage.make_durable(self.folder, [file.path for _, file, _ in files])
         return Outcome(task.id, counts, files)
 
     def _write(self, path: str, seq: Seq, portions: Iterator[Portion], counts: Counts) -> tuple[Seq, DeliveredFile, int]:
         total = Rows()
-        with storage_errors(f"{self.folder}/{path}"), storage.new_file(self.folder, path, durable=False) as out:
+        with storage.new_file(self.folder, path, durable=False) as out:
             frames = FrameFile(out, seq)
             for portion in portions:
                 rows = Rows()

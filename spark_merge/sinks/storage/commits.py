@@ -7,7 +7,7 @@ again in any cut, date and number are fixed once, and a file has one content for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.kit.chain import LastCommit, NumberedFiles
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.position import OutputState, Stored
 from spark_merge.sinks.kit.records import JsonRecord
 from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, IDENTITY, OURS, PROBE, StoragePlace
@@ -70,8 +69,7 @@ class StorageOutput:
     def log_id(self) -> str | None:
         storage_log = self._written = LOG.read(self._folder, IDENTITY)
         if storage_log is None:
-            with storage_errors(self._folder):
-                _check_empty(self._folder)
+            _check_empty(self._folder)
             return None
         if differing := sorted({name for name, _ in storage_log.options.items() ^ self._options.reported.items()}):
             raise SinkError(
@@ -121,11 +119,13 @@ class StorageOutput:
 
 def _check_empty(folder: Folder) -> None:
     """Names that TiCDC itself gave could be ours to give."""
-    there: Iterable[str] = storage.list_names(folder, deep=False)
+    there = storage.list_names(folder, deep=False)
     try:
-        there = [*there, *storage.list_folders(folder)]
-    except storage.Absent:
-        return
+        there += storage.list_folders(folder)
+    except SinkError as error:
+        if isinstance(error.__cause__, storage.Absent):
+            return
+        raise
     if others := [name for name in there if name != OURS and not storage.is_temporary(name)]:
         raise SinkError(
             f"{folder} holds {others[0]}, and no output of ours", hint="deliver to a new folder: what TiCDC wrote cannot be continued"

@@ -12,47 +12,50 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
 from spark_merge.port.contract import Accepted
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.storage.layout import CHECKPOINT, index_of
 from spark_merge.sinks.storage.names import Named
 
 
 def publish(folder: Folder, named: Named, accepted: Accepted | None, check_last: Callable[[], None]) -> None:
     """What a commit says; `check_last` raises OwnershipLost where there is a later one. May be done again, and by several at once."""
-    with storage_errors(folder):
-        _create(folder, named.before)
-        _copy(folder, named, accepted)
-        check_last()
-        storage.write_all(folder, dict(index_of(path) for _, path in named.files))
-        _create(folder, named.after)
-        check_last()
-        if accepted is not None:
-            storage.write_atomically(folder, CHECKPOINT, json.dumps({"checkpoint-ts": accepted.upto_ts}, separators=(",", ":")).encode())
-        storage.remove(folder, [staged for staged, _ in named.files])
+    _create(folder, named.before)
+    _copy(folder, named, accepted)
+    check_last()
+    storage.write_all(folder, dict(index_of(path) for _, path in named.files))
+    _create(folder, named.after)
+    check_last()
+    if accepted is not None:
+        storage.write_atomically(folder, CHECKPOINT, json.dumps({"checkpoint-ts": accepted.upto_ts}, separators=(",", ":")).encode())
+    storage.remove(folder, [staged for staged, _ in named.files])
 
 
 def _copy(folder: Folder, named: Named, accepted: Accepted | None) -> None:
     """Where a staged file is gone, all had appeared: readers may have removed what they have read."""
-    try:
-        storage.copy_files(folder, named.files)
+    if _copied(folder, named.files) or (accepted is not None and _checkpoint(folder) >= int(accepted.upto_ts or 0)):
         return
-    except storage.Absent:
-        if accepted is not None and _checkpoint(folder) >= int(accepted.upto_ts or 0):
-            return
     left = [(staged, path) for staged, path in named.files if not storage.exists(folder, path)]
-    try:
-        storage.copy_files(folder, left)
-    except storage.Absent as error:
+    if not _copied(folder, left):
         raise SinkError(
             f"{folder}: of a batch that is accepted neither {left[0][0]} nor {left[0][1]} is there",
             hint="restore the folder, or deliver to a new one, and dump again",
-        ) from error
+        )
+
+
+def _copied(folder: Folder, names: Sequence[tuple[str, str]]) -> bool:
+    """False where one of the first names is gone."""
+    try:
+        storage.copy_files(folder, names)
+    except SinkError as error:
+        if isinstance(error.__cause__, storage.Absent):
+            return False
+        raise
+    return True
 
 
 def _checkpoint(folder: Folder) -> int:

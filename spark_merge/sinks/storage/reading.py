@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sidecar.shared.errors import FeedError, SinkError
@@ -26,7 +26,6 @@ from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.formats.csv_lines import check_form, csv_rows
 from spark_merge.sinks.formats.messages import form_of, message_file_rows
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.row_versions import dealt
 from spark_merge.sinks.storage.layout import OURS, StoragePlace
 from spark_merge.sinks.storage.names import Last, StorageNames
@@ -88,20 +87,16 @@ class _ReportedVersion(NamedTuple):
 
 def _schema_files(folder: Folder) -> Mapping[tuple[TableName, int], _ReportedVersion]:
     """By table (empty: the schema's own) and version."""
-    with storage_errors(folder):
-        schemas = [name for name in storage.list_folders(folder) if name != OURS]
-        tables = [
-            TableName(schema, table)
-            for schema in schemas
-            for table in ("", *storage.list_folders(_below(folder, schema)))
-            if table != "meta"
-        ]
-        paths = {
-            f"{_path(name)}/meta/{file}": name
-            for name in tables
-            for file in storage.list_names(_below(folder, f"{_path(name)}/meta"), deep=False)
-        }
-        texts = storage.read_files(folder, paths)
+    schemas = [name for name in storage.list_folders(folder) if name != OURS]
+    tables = [
+        TableName(schema, table) for schema in schemas for table in ("", *storage.list_folders(folder, under=schema)) if table != "meta"
+    ]
+    paths = {
+        f"{_path(name)}/meta/{file}": name
+        for name in tables
+        for file in storage.list_names(folder, under=f"{_path(name)}/meta", deep=False)
+    }
+    texts = storage.read_files(folder, paths)
     schema_files = {}
     for path, text in texts.items():
         if (named := _SCHEMA_FILE.fullmatch("/".join(path.split("/")[-2:]))) is not None:
@@ -142,15 +137,13 @@ class _DataFolder(NamedTuple):
         if last is None and name in output.names.versions:
             return 0
         index = f"{_path(name)}/{self.path}/meta/CDC.index"
-        with storage_errors(output.folder):
-            named = storage.read_files(output.folder, [index]).get(index, b"")
+        named = storage.read_files(output.folder, [index]).get(index, b"")
         digits = re.search(rb"CDC(\d+)\.", named)
         return max([*self.files, int(digits[1]) if digits else 0])
 
 
 def _folders(output: StoredOutput, name: TableName) -> list[_DataFolder]:
-    with storage_errors(output.folder):
-        names = storage.list_names(_below(output.folder, _path(name)), deep=True)
+    names = storage.list_names(output.folder, under=_path(name), deep=True)
     by_folder: dict[str, dict[int, str]] = {}
     for path in names:
         if (match := _DATA_FILE.fullmatch(path)) is not None:
@@ -170,10 +163,6 @@ def _path(name: TableName) -> str:
     return "/".join(part for part in name if part)
 
 
-def _below(folder: Folder, path: str) -> Folder:
-    return replace(folder, root=folder.path(path))
-
-
 # ---- in tasks -----------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +176,7 @@ class StoragePart:
         for file in self.files:
             place = f"{self.folder}/{file.path}"
             try:
-                with storage_errors(place), storage.open_to_read(self.folder, file.path) as data:
+                with storage.open_to_read(self.folder, file.path) as data:
                     if self.options.json is None:
                         yield from csv_rows(data, file.era, file.columns, self.options.csv)
                     else:

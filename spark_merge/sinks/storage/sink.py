@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -26,7 +25,6 @@ from spark_merge.merge.cut import spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.kit.chain import CommitChain
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.kit.fence import ANOTHER_FOLDER
 from spark_merge.sinks.kit.position import PositionKeeper
 from spark_merge.sinks.storage.commits import StorageOutput
@@ -88,6 +86,5 @@ class StorageSink:
 
     def _sweep(self, owner: Owner) -> None:
         """What earlier owners staged: they can accept no more. What a late task of theirs writes after that the next one sweeps."""
-        with storage_errors(self._folder):
-            staged = storage.list_names(replace(self._folder, root=self._folder.path(STAGED)), deep=False)
-            storage.remove(self._folder, [f"{STAGED}/{name}" for name in staged if staged_by(name) < owner])
+        staged = storage.list_names(self._folder, under=STAGED, deep=False)
+        storage.remove(self._folder, [f"{STAGED}/{name}" for name in staged if staged_by(name) < owner])

@@ -29,7 +29,6 @@ from spark_merge.codecs.encode.split import RAW_KEY_VALUES, split
 from spark_merge.port.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.sinks.formats.csv_lines import csv_header, csv_lines
 from spark_merge.sinks.formats.messages import message_lines
-from spark_merge.sinks.kit.errors import storage_errors
 from spark_merge.sinks.storage.layout import StoragePlace, staged_path
 from spark_merge.sinks.storage.names import Staged
 from spark_merge.sinks.storage.options import StorageOptions
@@ -50,16 +49,15 @@ class StorageWriter:
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
-        with storage_errors(self.folder):
-            with _Files(self) as files:
-                for portion in portions:
-                    place = (portion.unit.seq, portion.schema.name)
-                    counts.setdefault(place, Rows())
-                    for together in by_table([portion]):
-                        for schema, piece in together:
-                            counts[place] = counts[place].plus(Rows.of(piece))
-                            self._write(files, portion.unit.seq, schema, piece)
-            storage.make_durable(self.folder, [one.path for one in files.staged])
+        with _Files(self) as files:
+            for portion in portions:
+                place = (portion.unit.seq, portion.schema.name)
+                counts.setdefault(place, Rows())
+                for together in by_table([portion]):
+                    for schema, piece in together:
+                        counts[place] = counts[place].plus(Rows.of(piece))
+                        self._write(files, portion.unit.seq, schema, piece)
+        storage.make_durable(self.folder, [one.path for one in files.staged])
         return Outcome(task.id, counts, tuple(files.staged))
 
     def _write(self, files: _Files, seq: Seq, schema: TableSchema, piece: Piece) -> None:

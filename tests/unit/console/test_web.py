@@ -270,9 +270,9 @@ def test_no_other_file_is_read(shop: ServedConsole, of: str, name: str) -> None:
 
 def test_a_storage_that_does_not_answer_is_reported(shop: ServedConsole, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object) -> bytes:
-        raise storage.Unreachable("no route")
+        raise storage.log_error("log", "", storage.Unreachable("no route"))
 
-    monkeypatch.setattr(storage, "read_file", unreachable)
+    monkeypatch.setattr(storage, "read_if_there", unreachable)
     answer = browser_of(shop).get(f"/reports/{DONE}.html")
     assert (answer.status, "does not answer" in answer.words) == (503, True)
 

@@ -54,7 +54,7 @@ def test_old_ones_go_before_those_that_the_history_has(log: Folder, monkeypatch:
 
 def test_a_storage_that_does_not_answer_is_the_logs_error(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> list[str]:
-        raise storage.Unreachable(5, "away", "log")
+        raise storage.log_error("log", "", storage.Unreachable(5, "away", "log"))
 
     monkeypatch.setattr(storage, "list_names", away)
     with pytest.raises(LogUnreachable):

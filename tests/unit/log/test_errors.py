@@ -14,10 +14,9 @@ import pytest
 
 from sidecar.shared.errors import LogBroken, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.errors import storage_errors
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import Folder, local, log_error, open_folder
 from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.log.read import iter_rows, new_manifests, read_rows, read_schemas
 from spark_merge.merge.task import open_chunk
@@ -39,11 +38,10 @@ KINDS = [
 
 @pytest.mark.parametrize(("error", "kind", "says"), KINDS)
 def test_each_error_of_the_storage_is_one_of_the_log(error: Exception, kind: type[TicdcDumpError], says: str) -> None:
-    with pytest.raises(kind, match=says) as raised, storage_errors("/var/log"):
-        raise error
-    assert raised.type is kind
-    assert raised.value.retryable is (kind is not LogBroken)
-    assert raised.value.__cause__ is error
+    of_reader = log_error("/var/log", "a", error)
+    assert type(of_reader) is kind
+    assert of_reader.message == says
+    assert of_reader.retryable is (kind is not LogBroken)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EIO, errno.ENOSPC])
@@ -66,7 +64,7 @@ def test_a_process_without_a_descriptor_goes_on_when_it_has_one(tmp_path: Path) 
     folder, (soft, hard) = open_folder(str(tmp_path)), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (STANDARD_STREAMS, hard))
     try:
-        with pytest.raises(LogUnreachable, match="Too many open files"), storage_errors(folder):
+        with pytest.raises(LogUnreachable, match="Too many open files"):
             storage.read_file(folder, "changefeed.txt")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -74,9 +72,8 @@ def test_a_process_without_a_descriptor_goes_on_when_it_has_one(tmp_path: Path) 
 
 
 def test_what_is_not_the_storages_passes() -> None:
-    with pytest.raises(OSError, match="a socket") as raised, storage_errors("/var/log"):
-        raise OSError("a socket")
-    assert raised.type is OSError
+    error = ValueError("a socket")
+    assert log_error("/var/log", "a", error) is error
 
 
 def fails(*_: object, **__: object) -> NoReturn:
@@ -97,7 +94,7 @@ READS: dict[str, Callable[[Folder], object]] = {
 def test_a_storage_out_of_reach_is_a_matter_of_time_for_every_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Folder], object]
 ) -> None:
-    for name in ("list_names", "read_file", "read_files", "create_exclusively", "open_to_read"):
-        monkeypatch.setattr(storage, name, fails)
+    for name in ("list_names", "exists", "read_file", "create", "open_to_read"):
+        monkeypatch.setattr(local, name, fails)
     with pytest.raises(LogUnreachable, match="continues automatically"):
         read(open_folder(str(tmp_path)))

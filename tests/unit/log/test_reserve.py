@@ -23,7 +23,7 @@ def test_once_it_is_given_up_a_report_and_a_note_have_room(tmp_path: Path) -> No
         take(folder)
         assert (volume / RESERVE_NAME).stat().st_size == RESERVE_BYTES
         filler = fill(volume)
-        with pytest.raises(storage.Full):
+        with pytest.raises(StorageFull):
             storage.write_atomically(folder, DELIVERED_NAME, b"{}" * 50_000)
         give_up(folder)
         give_up(folder)

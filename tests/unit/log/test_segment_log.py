@@ -341,7 +341,7 @@ def test_no_segment_is_committed_before_it_is_proven_that_creation_is_exclusive(
     """A full volume keeps a recovery from proving it; the first commit makes up for that."""
 
     def full(*_: object) -> bool:
-        raise storage.Full("no room")
+        raise storage.log_error("log", "", storage.Full("no room"))
 
     log = FolderLog(open_folder(str(tmp_path)))
     with monkeypatch.context() as patch:

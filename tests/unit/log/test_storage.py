@@ -26,13 +26,13 @@ from sidecar.shared.errors import ConfigError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import (
     Folder,
+    bare,
     create_exclusively,
     list_names,
     local,
     memory,
     new_file,
     new_files,
-    open_folder,
     read_file,
     read_files,
     remove,
@@ -42,6 +42,11 @@ from sidecar.shared.log.storage import (
 from sidecar.shared.log.storage.dispatch import _BACKENDS, FILES_ENDED_AT_ONCE_MAX
 from sidecar.shared.process.kept_secrets import variable
 from tests.support.eventually import PATIENCE_S
+
+
+def open_folder(url: str) -> Folder:
+    """As it is before it is anybody's: the storage's own errors."""
+    return storage.open_folder(url).opened_for(bare)
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -192,7 +197,7 @@ def test_a_copy_is_the_file_under_another_name_and_takes_no_ones_place(folder: F
 def test_a_storage_whose_writes_are_not_known_is_refused() -> None:
     for write in (write_atomically, create_exclusively):
         with pytest.raises(OSError, match="not known here") as refused:
-            write(Folder("github", "x"), "a", b"")
+            write(Folder("github", "x", meaning=bare), "a", b"")
         assert refused.value.errno == errno.ENOTSUP
 
 
@@ -352,6 +357,47 @@ def test_whatever_is_requested_of_a_local_folder_ends_in_an_error_of_the_storage
     assert reported(all_calls(open_folder(f"{tmp_path}/file"))[name]) is storage.Refused
 
 
+def every_operation(folder: Folder) -> dict[str, Callable[[], object]]:
+    """`all_calls`, and those that are made of several of a back end's."""
+
+    def new() -> None:
+        with new_files(folder) as new_file, new_file("a"):
+            pass
+
+    return all_calls(folder) | {
+        "read_files": lambda: read_files(folder, ["a", "b"]),
+        "read_if_there": lambda: storage.read_if_there(folder, "a"),
+        "new_files": new,
+        "make_durable": lambda: storage.make_durable(folder, ["a"]),
+        "write_all": lambda: storage.write_all(folder, {"a": b"1"}),
+        "copy_files": lambda: storage.copy_files(folder, [("a", "b")]),
+        "keeps_exclusive": lambda: storage.keeps_exclusive(folder, "a"),
+        "volume_bytes": lambda: storage.volume_bytes(folder),
+        "is_old_temporary": lambda: storage.is_old_temporary(folder, ".a.tmp"),
+    }
+
+
+def test_of_every_operation_there_is_a_call() -> None:
+    of_names = {"bare", "by_errno", "is_temporary", "log_error", "log_folder", "open_folder"}
+    functions = {name for name in storage.__all__ if name[0].islower()} - of_names
+    assert functions == {*every_operation(Folder("file", "")), "write_atomically", "create_exclusively"} - {"create"}
+
+
+@pytest.mark.parametrize("name", every_operation(Folder("file", "")))
+def test_an_error_of_any_operation_is_what_it_means_to_the_reader_of_the_folder(name: str) -> None:
+    causes = list[storage.StorageError]()
+
+    def meaning(place: object, _: str, error: Exception) -> Exception:
+        assert str(place) == "github://x"
+        assert isinstance(error, storage.Refused)
+        causes.append(error)
+        return LookupError("to this reader")
+
+    with pytest.raises(LookupError) as raised:
+        every_operation(Folder("github", "x", meaning=meaning))[name]()
+    assert [raised.value.__cause__] == causes
+
+
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize(("error", "kind"), ERRORS_OF_S3)
 def test_an_error_of_s3_is_reported_by_its_code(
@@ -415,7 +461,7 @@ class FakeS3:
 def fake_s3(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Folder]:
     def use(fake: object) -> Folder:
         monkeypatch.setattr(s3, "fs", lambda _: fake)
-        return Folder("s3", "b")
+        return Folder("s3", "b", meaning=bare)
 
     return use
 
@@ -519,8 +565,9 @@ def test_ends_of_files_far_away_wait_side_by_side_and_so_many_are_held(monkeypat
 
 def test_a_file_far_away_that_does_not_end_is_reported_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_BACKENDS, "memory", FarAway(1, broken="b"))
-    with pytest.raises(storage.Unreachable, match="b: gone"):
-        write_files(open_folder("memory://far"), "abc")
+    folder = storage.open_folder("memory://far").opened_for(lambda _, name, error: LookupError(f"{name}: {error}"))
+    with pytest.raises(LookupError, match="b: gone"):
+        write_files(folder, "abc")
 
 
 def test_a_file_far_away_is_given_up_where_its_writer_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from spark_merge.delivery.sink_record import SinkId
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import open_sink
@@ -115,7 +116,7 @@ def test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch(tmp_p
             note("accept")
             super().accept(batch, outcomes)
 
-    sink = Noting(open_folder(str(tmp_path / "out")), log_id="cf", file_format="jsonl")
+    sink = Noting(sink_folder(str(tmp_path / "out")), log_id="cf", file_format="jsonl")
     delivery = Delivery(sink, JobSettings(log), Here(before=lambda: note("task")), watched=watched)
     while delivery.deliver():
         pass

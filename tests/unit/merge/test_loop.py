@@ -25,6 +25,7 @@ from spark_merge.delivery.sink_record import SinkId
 from spark_merge.log.read import new_manifests
 from spark_merge.port.contract import Batch, Delivered, Head, Outcome, Portion, Standing, Task
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S
@@ -52,7 +53,7 @@ class Story:
         self.running: list[SinkLoop] = []
 
     def sink(self, name: str) -> FileSink:
-        return FileSink(open_folder(str(self.folder / name)), log_id="cf", file_format="jsonl")
+        return FileSink(sink_folder(str(self.folder / name)), log_id="cf", file_format="jsonl")
 
     def start(self, sink: FileSink, *, epoch: int | None = None) -> SinkLoop:
         loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(self.log, epoch_max=epoch), Here(), self.reported.append)
@@ -154,7 +155,7 @@ class Failing(FileSink):
 
 
 def failing(story: Story, error: Exception, times: int) -> Failing:
-    sink = Failing(open_folder(str(story.folder / "out")), log_id="cf", file_format="jsonl")
+    sink = Failing(sink_folder(str(story.folder / "out")), log_id="cf", file_format="jsonl")
     sink.error, sink.left = error, times
     return sink
 
@@ -211,7 +212,7 @@ class Broken:
     ],
 )
 def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_other_sink(story: Story, step: str, place: str) -> None:
-    sink = Unforeseen(open_folder(str(story.folder / "out")), log_id="cf", file_format="jsonl")
+    sink = Unforeseen(sink_folder(str(story.folder / "out")), log_id="cf", file_format="jsonl")
     sink.step = step
     reported: list[TicdcDumpError | None] = []
     failed = Event()
@@ -277,7 +278,7 @@ def test_a_sink_that_waits_for_ever_holds_no_other(story: Story) -> None:
             free.wait()
             super().accept(batch, outcomes)
 
-    slow = story.start(Waiting(open_folder(str(story.folder / "slow")), log_id="cf", file_format="jsonl"))
+    slow = story.start(Waiting(sink_folder(str(story.folder / "slow")), log_id="cf", file_format="jsonl"))
     story.wait_for(story.start(story.sink("fast")))
     assert slow.standing().accepted is None
     free.set()
@@ -294,7 +295,7 @@ def test_a_sink_that_gathers_gets_what_has_come_meanwhile_in_one_batch_and_what_
     names = [name for one in manifests[first:] for name in (one.data, manifest_name(one.seq)) if name]
     later = {name: storage.read_file(log, name) for name in names}
     storage.remove(log, list(later))
-    loop = story.start(Gathering(open_folder(str(story.folder / "gathering")), log_id="cf", file_format="jsonl"))
+    loop = story.start(Gathering(sink_folder(str(story.folder / "gathering")), log_id="cf", file_format="jsonl"))
     story.wait_for(loop, first - 1)
     for name, data in later.items():
         storage.write_atomically(log, name, data)
@@ -315,7 +316,7 @@ def test_a_sink_that_gathers_ends_when_it_is_requested_to(story: Story) -> None:
         def close(self) -> None:
             closed.set()
 
-    loop = story.start(Closing(open_folder(str(story.folder / "gathering")), log_id="cf", file_format="jsonl"))
+    loop = story.start(Closing(sink_folder(str(story.folder / "gathering")), log_id="cf", file_format="jsonl"))
     story.wait_for(loop)
     loop.end(to_the_end=False)
     assert closed.wait(PATIENCE_S)
@@ -328,7 +329,7 @@ def test_how_long_batches_take_is_without_what_the_sink_gathers_for(story: Story
     class Waiting(FileSink):
         gather_s = wait_s
 
-    loop = story.start(Waiting(open_folder(str(story.folder / "waiting")), log_id="cf", file_format="jsonl"))
+    loop = story.start(Waiting(sink_folder(str(story.folder / "waiting")), log_id="cf", file_format="jsonl"))
     story.wait_for(loop)
     took_s = list(loop.took_s)
     assert len(took_s) == len(loop.standing().batches)

@@ -98,7 +98,7 @@ def test_what_was_reported_of_another_log_is_not_reported_of_this_one(log: Folde
 
 def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
-        raise Unreachable("the storage is away")
+        raise storage.log_error("log", "", Unreachable("the storage is away"))
 
     monkeypatch.setattr(storage, "write_atomically", away)
     with pytest.raises(ConfigError, match="names one output twice"):
@@ -186,7 +186,7 @@ def test_a_report_that_cannot_be_written_ends_no_worker_and_is_written_when_it_c
 
     def short_of_room(folder: Folder, name: str, data: bytes) -> None:
         if left:
-            raise left.pop()
+            raise storage.log_error("log", "", left.pop())
         write(folder, name, data)
 
     monkeypatch.setattr(storage, "write_atomically", short_of_room)

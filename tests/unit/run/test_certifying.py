@@ -381,7 +381,7 @@ def test_a_storage_that_is_away_is_requested_again_and_nothing_is_lost(world: Wo
         nonlocal calls
         calls += 1
         if calls % 2:
-            raise storage.Unreachable(5, "away", "log")
+            raise storage.log_error("log", "", storage.Unreachable(5, "away", "log"))
         return kept(*arguments)
 
     with monkeypatch.context() as patch:
@@ -406,7 +406,7 @@ def test_a_storage_that_stays_away_holds_retention_for_a_bounded_time_and_says_s
         looks.append(world.made.collected())
         assert len(looks) <= 20
         world.now_s += HOLD_MAX_S / 10
-        raise storage.Unreachable(5, "Input/output error", "log")
+        raise storage.log_error("log", "", storage.Unreachable(5, "Input/output error", "log"))
 
     with monkeypatch.context() as patch:
         patch.setattr(storage, "read_files", away)

@@ -59,7 +59,7 @@ def breaks(*_: object) -> str:
 
 
 def away(*_: object) -> None:
-    raise storage.Unreachable(5, "away", "log")
+    raise storage.log_error("log", "", storage.Unreachable(5, "away", "log"))
 
 
 # ---- when there is one ----------------------------------------------------------------------------------------------------

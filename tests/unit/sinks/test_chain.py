@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Seq
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.folder.layout import (
@@ -24,6 +24,7 @@ from spark_merge.sinks.folder.layout import (
 from spark_merge.sinks.folder.output import FolderPosition, OutputFolder, accepted_in, commits_of, position_of
 from spark_merge.sinks.kit import chain as module
 from spark_merge.sinks.kit.chain import CommitChain
+from spark_merge.sinks.kit.errors import sink_folder
 
 KEPT = 3
 
@@ -35,7 +36,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    return open_folder(str(tmp_path / "out"))
+    return sink_folder(str(tmp_path / "out"))
 
 
 def position_in(folder: Folder) -> FolderPosition:

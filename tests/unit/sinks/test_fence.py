@@ -10,8 +10,9 @@ import pytest
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import name_of
-from sidecar.shared.log.storage import Folder, dispatch, open_folder
+from sidecar.shared.log.storage import Folder, dispatch
 from sidecar.shared.model.nouns import Seq
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.kit.fence import check_exclusive, check_log, check_next, taken
 
 
@@ -39,7 +40,7 @@ def _overwrites(folder: Folder, name: str, data: bytes) -> bool:
 
 
 def test_a_storage_that_overwrites_is_no_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = open_folder(str(tmp_path))
+    folder = sink_folder(str(tmp_path))
     check_exclusive(folder, "probe")
     create: Callable[[Folder, str, bytes], bool] = _overwrites
     monkeypatch.setattr(dispatch, "create_exclusively", create)

@@ -10,7 +10,7 @@ import pytest
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from spark_merge.port.contract import Owner
 from spark_merge.sinks.files import reader
@@ -27,6 +27,7 @@ from spark_merge.sinks.folder.layout import (
     file_path,
     segment_path,
 )
+from spark_merge.sinks.kit.errors import sink_folder
 from tests.support.deliveries import ORDERS, SCHEMA
 
 TABLES = (ORDERS, *(TableName("shop", f"table_{number}") for number in range(19)))
@@ -41,7 +42,7 @@ def segment(seq: int, tables: tuple[TableName, ...], *, ddl: str | None = None) 
 
 def output(folder: Path, segments: list[DeliveredSegment], *, shown: int | None = None) -> Folder:
     """The last commit accepts the last two; of all, `shown` are there for readers."""
-    out = open_folder(str(folder))
+    out = sink_folder(str(folder))
     for one in segments[:shown]:
         SEGMENT.write(out, segment_path(one.seq), one)
     COMMIT.write(out, f"_commits/{7:020d}.json", FolderCommit(7, OWNER, "me", segments[-1].seq, tuple(segments[-2:]), segments[0].seq))

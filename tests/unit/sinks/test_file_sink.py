@@ -27,6 +27,7 @@ from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.files.writer import FileWriter
 from spark_merge.sinks.folder.layout import FILE_FORMATS, FileFormat, segment_path
 from spark_merge.sinks.formats import parquet
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.testing.places import accepted
 from tests.support.deliveries import SCHEMA, Segments, change, chunk, deliver, write, write_chunk
 from tests.support.eventually import PATIENCE_S
@@ -34,7 +35,7 @@ from tests.support.eventually import PATIENCE_S
 
 @pytest.fixture
 def out(tmp_path: Path) -> Folder:
-    return open_folder(str(tmp_path / "out"))
+    return sink_folder(str(tmp_path / "out"))
 
 
 @pytest.fixture

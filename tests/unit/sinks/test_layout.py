@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.shared.errors import SinkError, StorageFull, TicdcDumpError
+from sidecar.shared.errors import SinkError, StorageFull
 from sidecar.shared.log import storage
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.progress import DumpState, SegmentDump
@@ -24,7 +24,7 @@ from spark_merge.sinks.folder.layout import (
     seq_of,
     table_folder,
 )
-from spark_merge.sinks.kit.errors import storage_errors
+from spark_merge.sinks.kit.errors import sink_error
 
 NAMES = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=64)
 
@@ -114,6 +114,9 @@ def test_a_segment_that_cannot_be_read_is_named(data: bytes) -> None:
         (storage.Unreachable("no answer"), SinkError),
     ],
 )
-def test_errors_of_the_storage_are_a_sinks(error: Exception, kind: type[TicdcDumpError]) -> None:
-    with pytest.raises(kind, match="/var/out"), storage_errors("/var/out"):
-        raise error
+def test_errors_of_the_storage_are_a_sinks(error: Exception, kind: type[SinkError | StorageFull]) -> None:
+    of_reader = sink_error("/var/out", "a", error)
+    assert type(of_reader) is kind
+    assert of_reader.message == (
+        f"no room left in /var/out/a: {error}" if kind is StorageFull else f"/var/out/a cannot be read or written: {error}"
+    )

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.shared.errors import SinkError
-from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, CommitTs, TableSchema
 from spark_merge.ddl.eras import Era, PreviousColumn
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.formats.parquet_rows import Sources
+from spark_merge.sinks.kit.errors import sink_folder
 from tests.support.deliveries import ORDERS
 
 SCHEMA = TableSchema(ORDERS, (Column("id", "int"), Column("b", "text"), Column("c", "int")), ("id",))
@@ -42,7 +42,7 @@ def part(folder: Path, *eras: tuple[Era, Sources]) -> LogPart:
     pq.write_table(
         pa.table({name: pa.array(result, types.get(name, pa.string())) for name, result in columns.items()}), folder / "f.parquet"
     )
-    return LogPart(SCHEMA, (LogFile(open_folder(str(folder)), "f.parquet", 1, ENVELOPE, eras),))
+    return LogPart(SCHEMA, (LogFile(sink_folder(str(folder)), "f.parquet", 1, ENVELOPE, eras),))
 
 
 def test_each_row_has_the_columns_of_its_era_and_its_version(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.shared.errors import SinkError
-from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.sinks.formats.parquet_rows import WantedKeys, opened
+from spark_merge.sinks.kit.errors import sink_folder
 from tests.support.deliveries import ORDERS
 
 KEYED = TableSchema(ORDERS, (Column("id", "int"), Column("part", "text"), Column("day", "date")), ("id", "part"))
@@ -48,7 +48,7 @@ def written(folder: Path) -> None:
 
 def test_rows_come_with_their_places_and_row_groups_without_a_key_are_passed_over(tmp_path: Path) -> None:
     written(tmp_path)
-    with opened(open_folder(str(tmp_path)), "f.parquet") as file:
+    with opened(sink_folder(str(tmp_path)), "f.parquet") as file:
         assert (file.name_of(3), file.name_of("id"), file.name_of("y"), file.name_of(4)) == ("id", "id", None, None)
         assert [(first, rows.column("id").to_pylist()[0]) for first, rows in file.batches(["x", 3])] == [(0, 0), (10, 10), (20, 20)]
         groups = file.groups_with(wanted(("25", "a")), {"id": 3})
@@ -58,8 +58,8 @@ def test_rows_come_with_their_places_and_row_groups_without_a_key_are_passed_ove
 
 
 def test_what_is_gone_or_broken_is_an_error_of_the_sink(tmp_path: Path) -> None:
-    with pytest.raises(SinkError, match="is gone since the reading began"), opened(open_folder(str(tmp_path)), "f.parquet"):
+    with pytest.raises(SinkError, match="is gone since the reading began"), opened(sink_folder(str(tmp_path)), "f.parquet"):
         pass
     (tmp_path / "f.parquet").write_bytes(b"PAR1 but no more")
-    with pytest.raises(SinkError, match="no Parquet file that can be read"), opened(open_folder(str(tmp_path)), "f.parquet"):
+    with pytest.raises(SinkError, match="no Parquet file that can be read"), opened(sink_folder(str(tmp_path)), "f.parquet"):
         pass

@@ -12,6 +12,7 @@ from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.files.reader import read_output, read_rows, read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.folder.layout import FileFormat
+from spark_merge.sinks.kit.errors import sink_folder
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, deliver, opened, write
 
 USERS = TableName("shop", "users")
@@ -20,7 +21,7 @@ SCHEMAS = {ORDERS: SCHEMA, USERS: replace(SCHEMA, name=USERS)}
 
 def delivered(tmp_path: Path, file_format: FileFormat = "jsonl") -> Folder:
     """Segments 1 to 3, two rows in each and one of another table in the second; segment 4 is half written."""
-    out, log = open_folder(str(tmp_path / "out")), open_folder(str(tmp_path / "log"))
+    out, log = sink_folder(str(tmp_path / "out")), open_folder(str(tmp_path / "log"))
     sink = opened(FileSink(out, log_id="log-1", file_format=file_format))
     rows = [change(seq, 100 * seq, after=[str(i), "x\u2028\ny"], ordinal=i) for seq in (1, 2, 3) for i in (2, 1)]
     deliver(sink, Segments([1, 2, 3], [*rows, change(2, 5, after=["9", "x"], table=USERS)]), log=log, schemas=SCHEMAS)
@@ -51,7 +52,7 @@ def test_segments_notify_their_files(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_segments_has_no_rows(tmp_path: Path) -> None:
-    assert list(read_output(open_folder(str(tmp_path / "empty")))) == []
+    assert list(read_output(sink_folder(str(tmp_path / "empty")))) == []
 
 
 def test_a_gap_stops(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.progress import DumpState, SegmentDump
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.folder import layout
 from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, FolderCommit, FolderIdentity, SegmentDdls
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.kit.records import JsonRecord
 from spark_merge.sinks.spool import keeping
 from spark_merge.sinks.spool.keeping import KeptSegments, Subscriber
@@ -50,7 +50,7 @@ RECORDS: Mapping[str, tuple[JsonRecord[Any], Any]] = {
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
     record, value = RECORDS[name]
-    folder = open_folder(str(tmp_path))
+    folder = sink_folder(str(tmp_path))
     assert record.read(folder, "there") is None
     assert record.create(folder, "there", value)
     assert record.read(folder, "there") == value

@@ -20,6 +20,7 @@ from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.rule import OutputRow
 from spark_merge.port.contract import Accepted
 from spark_merge.sinks.kit.chain import KEPT
+from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool import keeping
 from spark_merge.sinks.spool.keeping import Bounds, KeptSegments, first_kept, read_kept, read_subscribers
@@ -42,7 +43,7 @@ class Spooled:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log = open_folder(str(folder / "log"))
-        self.folder = open_folder(str(folder / "spool"))
+        self.folder = sink_folder(str(folder / "spool"))
         self.reader = SpoolReader(self.folder, self.log)
         self.bounds = Bounds()
         self.now_ms = 10 * HOUR_MS
@@ -86,7 +87,7 @@ def test_rows_of_all_tables_come_in_one_order(tmp_path: Path, seed: int) -> None
     history = histories.random_history(random)
     log = open_folder(str(tmp_path / "log"))
     manifests = histories.write_log(log, history)
-    sink = SpoolSink(open_folder(str(tmp_path / "spool")), log_id=LOG_ID, bounds=Bounds())
+    sink = SpoolSink(sink_folder(str(tmp_path / "spool")), log_id=LOG_ID, bounds=Bounds())
     delivery = Delivery(sink, JobSettings(log), Here(random.randrange(1, 5)))
     while delivery.deliver():
         pass

@@ -1,6 +1,6 @@
 """Files on any storage: whole and durable when written, with the same errors everywhere. Of the sidecar it imports errors and process/.
 
-folder     a URL to a picklable Folder              errors     what a storage reports, for every back end
+folder     a URL to a picklable Folder              errors     what a storage reports, for every back end, and what it means to the log
 dispatch   the functions for all callers, and the contract of a back end
 local, s3, memory   the back ends, each with the same functions; a driver's errors end in its file
 """
@@ -27,7 +27,7 @@ from sidecar.shared.log.storage.dispatch import (
     write_atomically,
     write_in_order,
 )
-from sidecar.shared.log.storage.errors import Absent, Exhausted, Full, Refused, StorageError, Unreachable
+from sidecar.shared.log.storage.errors import Absent, Exhausted, Full, Refused, StorageError, Unreachable, bare, log_error
 from sidecar.shared.log.storage.folder import Folder, log_folder, open_folder
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Refused",
     "StorageError",
     "Unreachable",
+    "bare",
     "copy_files",
     "create_exclusively",
     "exists",
@@ -46,6 +47,7 @@ __all__ = [
     "keeps_exclusive",
     "list_folders",
     "list_names",
+    "log_error",
     "log_folder",
     "make_durable",
     "new_file",

@@ -6,13 +6,22 @@
     Exhausted     this process or machine has no descriptor or memory left for the call: it ends when others give theirs back
     Refused       anything else: not allowed, not a folder, broken
 
-Each back end raises these and nothing else, by errno or error code, with the driver's own error as the cause. They are OSErrors because
-FileNotFoundError, which `Absent` is, is one. The caller decides what they mean to the product.
+They are made by errno or error code, with the driver's own error as the cause. They are OSErrors because FileNotFoundError, which `Absent`
+is, is one.
+
+Who opens a folder says what they mean to the product (`Folder.meaning`): `log_error` for the log, `spark_merge.sinks.kit.errors.sink_error`
+for an output; `bare` where the caller itself distinguishes them.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from sidecar.shared.errors import LogBroken, LogUnreachable, StorageFull
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
@@ -56,3 +65,40 @@ def by_errno(error: OSError) -> StorageError:
     if isinstance(error, FileNotFoundError):
         return Absent(text)
     return Refused(text)
+
+
+Meaning: TypeAlias = "Callable[[object, str, Exception], Exception]"
+"""Of an error in a place: a StorageError, or Arrow's while a file of that name was open (else the name is empty). What it returns is
+raised: an error that it has no other meaning for, it returns as it is."""
+
+
+def bare(_place: object, _name: str, error: Exception) -> Exception:
+    return error
+
+
+def log_error(place: object, _name: str, error: Exception) -> Exception:
+    """StorageFull, LogUnreachable (a retry helps for both) or LogBroken, which Parquet's errors are too."""
+    if isinstance(error, Full):
+        return StorageFull(
+            f"no room left in {place}: {error}",
+            hint="make room or enlarge the storage: nothing is lost, it continues automatically",
+            place=str(place),
+        )
+    if isinstance(error, Unreachable):
+        return LogUnreachable(
+            f"{place} cannot be reached: {error}",
+            hint="make the storage answer this process (network, credentials, clock, rate limits): nothing is lost, it continues "
+            "automatically",
+        )
+    if isinstance(error, Exhausted):
+        return LogUnreachable(
+            f"{place} cannot be read or written now: {error}",
+            hint="see what has many files or connections open, or so much memory, or raise the limit (systemd: LimitNOFILE, MemoryMax): "
+            "nothing is lost, it continues automatically",
+        )
+    if isinstance(error, StorageError | pa.ArrowException):
+        return LogBroken(
+            f"{place} cannot be read or written: {error}",
+            hint="make it exist and be reachable and writable for this process, then start again: nothing acknowledged is lost",
+        )
+    return error

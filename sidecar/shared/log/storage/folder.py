@@ -8,11 +8,12 @@ process/kept_secrets.py says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from sidecar.shared.errors import ConfigError, nearest
+from sidecar.shared.log.storage.errors import Meaning, log_error
 from sidecar.shared.process.kept_secrets import keep
 
 S3_PARAMETERS = {
@@ -26,14 +27,19 @@ S3_PARAMETERS = {
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder on any storage. Picklable: Spark's tasks open it again. `options` are the storage's, without secrets."""
+    """A folder on any storage. Picklable: Spark's tasks open it again. `options` are the storage's, without secrets. `meaning`: of the
+    storage's errors to whom it was opened for."""
 
     protocol: str
     root: str
     options: dict[str, Any] = field(default_factory=dict, repr=False)
+    meaning: Meaning = field(default=log_error, repr=False, compare=False)
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
+
+    def opened_for(self, meaning: Meaning) -> Folder:
+        return replace(self, meaning=meaning)
 
     def __str__(self) -> str:
         return f"{self.protocol}://{self.root}"

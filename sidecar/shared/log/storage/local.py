@@ -1,6 +1,7 @@
 """A folder of a local or network file system.
 
-A file is written as a hidden temporary one, fsync, then rename (replaces) or link (exclusive), then fsync of the folder.
+A file is written as a hidden temporary one, fsync, then rename (replaces) or link (exclusive), then fsync of the folder. Errors are the
+operating system's, which dispatch.py takes by their number.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from sidecar.shared.log.storage.errors import StorageError, by_errno
 from sidecar.shared.log.storage.folder import Folder
 from sidecar.shared.process.progress import progressed, side_by_side
 
@@ -22,22 +22,9 @@ SYNCS_AT_ONCE_MAX = 16
 """fsyncs that wait together share the journal's commits."""
 
 
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Around calls of the file system; their end is progress."""
-    try:
-        yield
-        progressed()
-    except StorageError:
-        raise
-    except OSError as error:
-        raise by_errno(error) from error
-
-
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-@_errors()
 def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:
     """A file system lists whole folders only: of those below one another, from the one that `beginning` names on."""
     names: list[str] = []
@@ -56,13 +43,11 @@ def _unless_gone(error: OSError) -> None:
         raise error
 
 
-@_errors()
 def list_folders(folder: Folder) -> list[str]:
     with os.scandir(folder.root) as entries:
         return [entry.name for entry in entries if entry.is_dir()]
 
 
-@_errors()
 def exists(folder: Folder, name: str) -> bool:
     try:
         os.stat(folder.path(name))
@@ -71,7 +56,6 @@ def exists(folder: Folder, name: str) -> bool:
     return True
 
 
-@_errors()
 def read_file(folder: Folder, name: str) -> bytes:
     with open(folder.path(name), "rb") as file:
         return file.read()
@@ -79,7 +63,7 @@ def read_file(folder: Folder, name: str) -> bytes:
 
 @contextmanager
 def open_to_read(folder: Folder, name: str) -> Iterator[IO[bytes]]:
-    with _errors(), open(folder.path(name), "rb") as file:
+    with open(folder.path(name), "rb") as file:
         yield file
 
 
@@ -89,7 +73,7 @@ def open_to_read(folder: Folder, name: str) -> Iterator[IO[bytes]]:
 @contextmanager
 def new_file(folder: Folder, name: str, *, durable: bool) -> Iterator[IO[bytes]]:
     path = folder.path(name)
-    with _errors(), _temporary_beside(path) as (file, temporary):
+    with _temporary_beside(path) as (file, temporary):
         yield file
         if durable:
             _sync_file(file)
@@ -100,7 +84,6 @@ def new_file(folder: Folder, name: str, *, durable: bool) -> Iterator[IO[bytes]]
             _sync_folder(os.path.dirname(path))
 
 
-@_errors()
 def make_durable(folder: Folder, names: Sequence[str]) -> None:
     paths = [folder.path(name) for name in names]
     with side_by_side(SYNCS_AT_ONCE_MAX) as waiters:
@@ -108,7 +91,6 @@ def make_durable(folder: Folder, names: Sequence[str]) -> None:
         list(waiters.map(_sync_folder, sorted({os.path.dirname(path) for path in paths})))
 
 
-@_errors()
 def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
     """Contents are made durable together, then the files are renamed one after another: a file system's journal keeps the
     order of renames in one folder (ext4, xfs, btrfs)."""
@@ -120,6 +102,7 @@ def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
     for (hidden, _), (_, data) in zip(temporary, files, strict=True):
         with new_file(folder, hidden, durable=False) as file:
             file.write(data)
+        progressed()
     make_durable(folder, [hidden for hidden, _ in temporary])
     for hidden, name in temporary:
         os.replace(folder.path(hidden), folder.path(name))
@@ -127,7 +110,6 @@ def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
         _sync_folder(parent)
 
 
-@_errors()
 def copy(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
     """Links, so no byte is written again."""
     for name, to in names:
@@ -139,7 +121,6 @@ def copy(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
         _sync_folder(parent)
 
 
-@_errors()
 def create(folder: Folder, name: str, data: bytes) -> bool:
     """A link is atomic and exclusive, where O_EXCL would show readers an empty file first."""
     path = folder.path(name)
@@ -155,7 +136,6 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
     return created
 
 
-@_errors()
 def remove(folder: Folder, names: Sequence[str]) -> None:
     for name in names:
         with suppress(FileNotFoundError):
@@ -163,13 +143,11 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
         progressed()
 
 
-@_errors()
 def volume_bytes(folder: Folder) -> tuple[int, int] | None:
     result = os.statvfs(folder.root)
     return result.f_bavail * result.f_frsize, result.f_blocks * result.f_frsize
 
 
-@_errors()
 def age_s(folder: Folder, name: str) -> float | None:
     """By the file system's own clock: it can be another machine's. None where it has no room for a file that shows it."""
     try:
