@@ -2,6 +2,8 @@
 
     nowhere     the core, the pipeline, the rooms `delivery` and `port`, each package's docstring, public docstrings, messages and log lines
     counted     comments, private docstrings, names: by file, as tests/data/private_words.txt allows it
+    names       a name says what a thing is: no bare participle that a replacement of words has left (`reported`, `requested`), nowhere but
+                as often as tests/data/bare_names.txt still allows a room; and no test whose name such a replacement has broken
 
 What is on the wire, on disk, in metrics or in settings keeps its name; so does what a library calls so. After a file has fewer:
 `python -m tests.test_words`.
@@ -62,6 +64,16 @@ QUOTED = re.compile(
     r"ddl-anew|(?<==)anew|`anew`|`heard_ms`|index not found when dispatch event|columns not found|found virtual generated columns"
 )
 """Values of settings, keys of records and TiCDC's error texts, as prose quotes them."""
+BARE = frozenset(
+    {"reported", "requested", "received", "expected", "returned", "queried", "intended", "collected", "unreported", "unexpected"}
+)
+"""As the whole name of a variable, a parameter, an attribute, a function: what was reported, a row or a text? With a noun they are fine."""
+BARE_ALLOWED = ROOT / "tests" / "data" / "bare_names.txt"
+BROKEN_TEST = re.compile(
+    r"requested_for(?!_long)(_|$)|(reported|notify|reports_\w+)_separate|cannot_be_intended|stuck_(still|before|between|beside|in|by)(_|$)|as_it_stuck"
+    r"|is_no_events$|is_reported_(what|which)_|nobody_is_(reported|requested)|rec(eives|eived|eive)_of_|(?<!the)_reports_of_|by_table_before_goes"
+)
+"""`told what`, `asked for`, `stands still`, `meant`, `heard of`, after a replacement of the one word."""
 STRICT = ("sidecar/core", "sidecar/pipeline.py", "spark_merge/delivery", "spark_merge/port")
 
 
@@ -89,8 +101,8 @@ def counted(path: Path) -> int:
     return total
 
 
-def allowed() -> dict[str, int]:
-    lines = (line.rsplit(" ", 1) for line in ALLOWED.read_text().splitlines() if not line.startswith("#"))
+def allowed(path: Path = ALLOWED) -> dict[str, int]:
+    lines = (line.rsplit(" ", 1) for line in path.read_text().splitlines() if not line.startswith("#"))
     return {name: int(count) for name, count in lines}
 
 
@@ -185,6 +197,62 @@ def test_private_words_only_get_fewer(path: Path) -> None:
     assert count == most, f"{path} has {count} private words, {most} are allowed: run `python -m tests.test_words`, which writes the list"
 
 
+def room_of(path: Path) -> str:
+    """`sidecar/feeds`, `sidecar/shared/reads`, `spark_merge/sinks/http`, `tests/unit`; of a file that lies loose its house."""
+    parts = path.relative_to(ROOT).parts[:-1]
+    return "/".join(parts[: 3 if parts[:2] in (("sidecar", "shared"), ("spark_merge", "sinks"), ("tests", "unit")) else 2])
+
+
+def bindings(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Each name with its line, where it is given: not where it is used."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=str(name)) | ast.AsyncFunctionDef(name=str(name)) | ast.Name(id=name, ctx=ast.Store()):
+                yield name, node.lineno
+            case ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name, node.lineno
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield name, node.lineno
+
+
+def bare_names(path: Path) -> list[tuple[str, int]]:
+    text = path.read_text()
+    if not any(word in text for word in BARE):
+        return []  # to take it apart takes longer
+    return [(name, line) for name, line in bindings(ast.parse(text)) if name.strip("_") in BARE]
+
+
+@cache
+def bare_by_room() -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for path in FILES:
+        counts[room_of(path)] += len(bare_names(path))
+    return counts
+
+
+@each(sorted({room_of(path) for path in FILES}))
+def test_a_name_is_no_bare_participle(room: str) -> None:
+    most, count = allowed(BARE_ALLOWED).get(room, 0), bare_by_room()[room]
+    places = (
+        [f"{path}:{line}: {name}" for path in FILES if room_of(path) == room for name, line in bare_names(path)] if count > most else []
+    )
+    assert count <= most, f"{count} names in {room} do not say what the thing is, {most} are allowed: {places}"
+    assert count == most, f"{room} has {count} bare participles as names, {most} are allowed: run `python -m tests.test_words`"
+
+
+def test_a_participle_is_bare_alone_and_wherever_a_name_is_given() -> None:
+    text = "def reported(_requested, *, expected_rows):\n    self.received = [expected for expected in rows if rows.reported]\n"
+    assert sorted(name for name, _ in bindings(ast.parse(text)) if name.strip("_") in BARE) == [
+        "_requested", "expected", "received", "reported",
+    ]  # fmt: skip
+
+
+@each([path for path in FILES if path.name.startswith("test_")])
+def test_no_replacement_of_words_has_broken_a_tests_name(path: Path) -> None:
+    for name in re.findall(r"def (test_\w+)", path.read_text()):
+        assert not BROKEN_TEST.search(name), f"{path}: {name}: write a sentence"
+
+
 def main(names: list[str]) -> None:
     for path in map(Path, names):
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
@@ -194,10 +262,13 @@ def main(names: list[str]) -> None:
             if private and token.string.strip("rbuf'\"") not in WIRE:
                 print(f"{path}:{token.start[0]}: {', '.join(private)}: {token.string[:120]!r}")  # noqa: T201 - the command's answer
     if not names:
-        counts = Counter({str(path.relative_to(ROOT)): counted(path) for path in FILES})
-        ALLOWED.write_text("# files with private words, and how many; written by `python -m tests.test_words`\n")
-        with ALLOWED.open("a") as file:
-            file.writelines(f"{name} {count}\n" for name, count in sorted(counts.items()) if count)
+        files = Counter({str(path.relative_to(ROOT)): counted(path) for path in FILES})
+        for allow_list, what, counts in (
+            (ALLOWED, "files with private words", files),
+            (BARE_ALLOWED, "rooms with bare participles as names", bare_by_room()),
+        ):
+            lines = [f"{name} {count}\n" for name, count in sorted(counts.items()) if count]
+            allow_list.write_text(f"# {what}, and how many; written by `python -m tests.test_words`\n{''.join(lines)}")
 
 
 if __name__ == "__main__":

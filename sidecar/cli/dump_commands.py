@@ -234,12 +234,12 @@ def dumplist(
     call = call_of(context)
     wire_kind = KINDS[kind] if kind is not None else pb.OPERATION_KIND_UNSPECIFIED
     request = pb.ListRequest(namespace=namespace, changefeed_id=changefeed_id, limit=limit, kind=wire_kind)
-    result = call.client.call("List", request)
-    if not result.HasField("changefeed"):
+    history = call.client.call("List", request)
+    if not history.HasField("changefeed"):
         raise RefusedRequest("this sidecar is of version 0.4.0 or before, and keeps no history", hint="upgrade it; dumpquery has its dump")
     if call.as_json:
-        typer.echo(json.dumps(list_json(result)))
-    call.console.print(history_view(result.operations))
+        typer.echo(json.dumps(list_json(history)))
+    call.console.print(history_view(history.operations))
 
 
 def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> int:

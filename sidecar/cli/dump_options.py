@@ -60,14 +60,16 @@ def parse_keys(text: str) -> pb.TableKeys:
     """`schema.table:[key, …]`, a key being a value, or an array of values if the handle key has several columns. Numbers are
     kept as they are written. Raises BadParameter."""
     example = '\'shop.orders:[1,2,["a","b"]]\''
-    table, result = _of_table(text, "--keys", example)
+    table, keys_text = _of_table(text, "--keys", example)
     try:
-        keys = json.loads(result, parse_int=str, parse_float=str, parse_constant=str)
+        keys = json.loads(keys_text, parse_int=str, parse_float=str, parse_constant=str)
     except ValueError as error:
-        raise typer.BadParameter(f"{result}: {error}; expected a JSON array, as in {example}", param_hint="--keys") from error
+        raise typer.BadParameter(f"{keys_text}: {error}; expected a JSON array, as in {example}", param_hint="--keys") from error
     rows = [key if isinstance(key, list) else [key] for key in keys] if isinstance(keys, list) else []
     if not rows or not all(row and all(isinstance(value, str) for value in row) for row in rows):
-        raise typer.BadParameter(f"{result}: expected an array of texts, numbers, or arrays of them, as in {example}", param_hint="--keys")
+        raise typer.BadParameter(
+            f"{keys_text}: expected an array of texts, numbers, or arrays of them, as in {example}", param_hint="--keys"
+        )
     return pb.TableKeys(schema=table.schema, table=table.table, keys=[pb.Key(values=row) for row in rows])
 
 

@@ -36,7 +36,7 @@ FOLDER = "/var/lib/ticdc-dump"
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class Prompts:
     """Asks for what is not given, where there is somebody to ask."""
 
     on_terminal: bool
@@ -110,7 +110,7 @@ def init(
     from sidecar.shared.errors import ConfigError, CoordinationLost
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking
-    ask = Questions(on_terminal=not (no_input or as_json) and sys.stdin.isatty())
+    ask = Prompts(on_terminal=not (no_input or as_json) and sys.stdin.isatty())
     _check_free([output, *([sql] if sql else [])], force=force)
     addresses, pd_origin = ask.answer("--pd", ",".join(pd or ()), "PD's client addresses (host:port, split by commas)")
     endpoints, tls = pd_endpoints(addresses), Tls(**{name: _absolute(path) for name, path in _files(ca, cert, key)})
@@ -129,12 +129,12 @@ def init(
         _show_changefeed(changefeed)
     chosen = _of_pd(changefeed, len(endpoints), pd_origin, tls) + _of_tidb(ask, _Account(tidb, user, password_file), changefeed)
     chosen += _of_delivery(ask, log, sink or [], changefeed)
-    result = _written(output, sql, changefeed, chosen, force=force)
+    chosen_settings = _written(output, sql, changefeed, chosen, force=force)
     if as_json:
-        typer.echo(json.dumps(result.to_json()))
+        typer.echo(json.dumps(chosen_settings.to_json()))
         return
     console = console_for(as_json=False)
-    for line in result_lines(result):
+    for line in result_lines(chosen_settings):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -157,7 +157,7 @@ def _check_free(files: Sequence[Path], *, force: bool) -> None:
         raise RefusedRequest(f"{', '.join(there)} exists", hint="name another file with --output or --sql, or replace it with --force")
 
 
-def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) -> ChangefeedName:
+def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Prompts) -> ChangefeedName:
     """The one there is that fits, or the one that is chosen. Raises ConfigError."""
     from sidecar.setup.cluster import described, matching
     from sidecar.shared.errors import ConfigError
@@ -209,7 +209,7 @@ def _of_pd(changefeed: ChosenChangefeed, given: int, origin: str, tls: Tls) -> l
     return chosen
 
 
-def _of_tidb(ask: Questions, given: _Account, changefeed: ChosenChangefeed) -> list[ChosenSetting]:
+def _of_tidb(ask: Prompts, given: _Account, changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     from sidecar.setup.settings import ChosenSetting, host_port
     from sidecar.setup.sql import ACCOUNT
 
@@ -228,7 +228,7 @@ def _of_tidb(ask: Questions, given: _Account, changefeed: ChosenChangefeed) -> l
     ]
 
 
-def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: ChosenChangefeed) -> list[ChosenSetting]:
+def _of_delivery(ask: Prompts, log: str, sinks: list[str], changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     """Raises ConfigError and SinkError for what cannot be a log or a sink."""
     from sidecar.setup.settings import ChosenSetting
     from sidecar.shared.log.disjoint import check_disjoint
@@ -267,14 +267,14 @@ def _check_log(uri: str) -> None:
 # ---- what is wrong, and what is written -----------------------------------------------------------------------------
 
 
-def _findings(value: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
+def _findings(feed: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
     from sidecar.shared.config import PushSection, read_secret
     from sidecar.shared.errors import ConfigError
     from sidecar.shared.process.checks import warning
 
-    findings = [warning(one.what, setting=f"{one.setting} (changefeed)", hint=one.hint) for one in value.problems]
-    if value.silent:
-        what = f"of PD's members {', '.join(value.silent)} did not answer from here"
+    findings = [warning(one.what, setting=f"{one.setting} (changefeed)", hint=one.hint) for one in feed.problems]
+    if feed.silent:
+        what = f"of PD's members {', '.join(feed.silent)} did not answer from here"
         findings.append(warning(what, setting="etcd.endpoints", hint="add addresses under which the sidecar's machine reaches them"))
     secret = next(str(one.value) for one in chosen if one.setting == "source.password_file")
     if not secret:
@@ -285,12 +285,12 @@ def _findings(value: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[
     except ConfigError as error:
         hint = "write the password to it that the SQL gives the account, on one line"
         findings.append(warning(error.message, setting="source.password_file", hint=hint))
-    hosts = ",".join(value.changefeed.sink.hosts) if value.feed == "push" else ""
+    hosts = ",".join(feed.changefeed.sink.hosts) if feed.feed == "push" else ""
     if hosts and hosts != PushSection().listen:
         what = f"TiCDC sends to {hosts}, and the sidecar listens on {PushSection().listen}"
         findings.append(warning(what, setting="push.listen", hint="see deploy/push/MESSAGES.md: beyond this machine it needs push.tls"))
-    if value.unnamed:
-        what = f"the changefeed's rules {', '.join(value.unnamed)} name no database, and the SQL grants SELECT on those that are named only"
+    if feed.unnamed:
+        what = f"the changefeed's rules {', '.join(feed.unnamed)} name no database, and the SQL grants SELECT on those that are named only"
         findings.append(warning(what, setting="GRANT SELECT", hint="add a line for each database to the SQL"))
     return findings
 

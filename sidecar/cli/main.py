@@ -52,15 +52,15 @@ app = typer.Typer(
 )
 
 
-def _notify_version(requested: bool) -> None:
-    if requested:
+def _print_version(wanted_version: bool) -> None:
+    if wanted_version:
         typer.echo(f"ticdc-dump {sidecar.__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_notify_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
     """Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes."""
 

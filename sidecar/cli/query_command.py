@@ -138,9 +138,9 @@ def _check(status: pb.DumpStatus, sinks: Sequence[str]) -> None:
 def lacking(status: pb.DumpStatus, sinks: Sequence[str]) -> list[str]:
     """Of a finished dump: the sinks that have not accepted all of it, as far as is known. `sinks`: by name; empty: all that receive it.
     Raises RefusedRequest for one that never will."""
-    reported = {sink.sink: sink for sink in status.sinks}
-    wanted = sinks or status.dump_sinks or list(reported) or [NOT_REPORTED]
-    return [name for name in wanted if name not in reported or not _has(reported[name], status)]
+    by_sink = {sink.sink: sink for sink in status.sinks}
+    wanted = sinks or status.dump_sinks or list(by_sink) or [NOT_REPORTED]
+    return [name for name in wanted if name not in by_sink or not _has(by_sink[name], status)]
 
 
 def _has(sink: pb.SinkStatus, status: pb.DumpStatus) -> bool:

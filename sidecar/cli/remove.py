@@ -118,10 +118,10 @@ def to_be_removed(kept: KeptBehind) -> list[str]:
 
 
 def staying(kept: KeptBehind) -> list[str]:
-    results = ["what stays:"]
+    text_lines = ["what stays:"]
     for one in kept.left:
-        results += [f"  {one.what}", f"    {one.how}"]
-    return results
+        text_lines += [f"  {one.what}", f"    {one.how}"]
+    return text_lines
 
 
 def register(app: typer.Typer) -> None:

@@ -64,12 +64,12 @@ def size(
         read_with=read_with or (settings.dump.read_with if settings else ReadWith.SQL),
         settings=_settings(settings) if settings else SizedSettings(),
     )  # fmt: skip
-    result = sized(load)
+    sizing = sized(load)
     if as_json:
-        typer.echo(json.dumps(to_json(load, result)))
+        typer.echo(json.dumps(to_json(load, sizing)))
         return
     console = console_for(as_json=False)
-    for part in views(result):
+    for part in views(sizing):
         console.print(part, highlight=False, markup=False)
 
 

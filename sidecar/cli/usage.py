@@ -102,11 +102,11 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A section for each use, each command with its first sentence in full."""
-        results = [
+        commands = [
             command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name)) is not None and not command.hidden
         ]
         for use in Use:
-            if rows := [(str(command.name), first_sentence(command.help or "")) for command in results if _use_of(command) is use]:
+            if rows := [(str(command.name), first_sentence(command.help or "")) for command in commands if _use_of(command) is use]:
                 with formatter.section(use.value):
                     formatter.write_dl(rows)
 

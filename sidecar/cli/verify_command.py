@@ -90,8 +90,8 @@ def dumpverify(
             return _print_differences(call, known)
         if stop:
             return _stop(call, known)
-        result = _answered(call, known, delete_at_most) if repair else call.client.call("VerifyQuery", known)
-        return _exit_code(_awaited(call, result, watch, detach), call)
+        verification = _answered(call, known, delete_at_most) if repair else call.client.call("VerifyQuery", known)
+        return _exit_code(_awaited(call, verification, watch, detach), call)
     request = pb.VerifyRequest(
         changefeed=call.changefeed,
         id=new_operation_id(),
@@ -143,10 +143,10 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
         return verification
     whole = watch and call.as_json
     request = pb.VerificationRequest(changefeed=call.changefeed, id=verification.id, brief=not whole)
-    reported = False
+    said_deletes = False
     with _continues(verification.id), View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
         while not is_over(verification):
-            reported = reported or _reported_deletes(call, verification)
+            said_deletes = said_deletes or _reported_deletes(call, verification)
             view.show(look(verification))
             if watch:
                 _print_json(call, verification_json(verification))
@@ -200,9 +200,13 @@ def _followed(call: Call, verification: pb.Verification, watch: bool) -> pb.Veri
 
 
 def _stop(call: Call, known: pb.VerificationRequest) -> int:
-    result = call.client.call("VerifyStop", known)
-    what = f"the repair of verification {result.id} has ended" if result.HasField("repair") else f"verification {result.id} is to end"
-    _show(call, result, done=what if result.id else "")
+    verification = call.client.call("VerifyStop", known)
+    what = (
+        f"the repair of verification {verification.id} has ended"
+        if verification.HasField("repair")
+        else f"verification {verification.id} is to end"
+    )
+    _show(call, verification, done=what if verification.id else "")
     return 0
 
 
@@ -219,11 +223,11 @@ def _list(call: Call) -> int:
     from sidecar.control.wire import KINDS, list_json
 
     kind = KINDS[OperationKind.VERIFICATION]
-    result = call.client.call(
+    history = call.client.call(
         "List", pb.ListRequest(changefeed_id=call.changefeed.id, namespace=call.changefeed.namespace, limit=HISTORY_MAX, kind=kind)
     )
-    _print_json(call, list_json(result))
-    call.console.print(history_view(result.operations))
+    _print_json(call, list_json(history))
+    call.console.print(history_view(history.operations))
     return 0
 
 

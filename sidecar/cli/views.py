@@ -125,9 +125,9 @@ def findings(verdict: VerifyVerdict) -> Iterable[str]:
         if table.reason is not None:
             yield f"{table.table}: {table.reason}"
         for kind in ("missing", "extra", "different", "went_back", "explained"):
-            result: Findings = getattr(table, kind)
-            if result.count:
-                yield f"{table.table}: {result.count} {kind.replace('_', ' ')}"
-            yield from (f"  {', '.join(sample.key)} at {sample.at_ts}: {sample.what}" for sample in result.samples)
-    for name, place in verdict.unexpected.items():
+            of_kind: Findings = getattr(table, kind)
+            if of_kind.count:
+                yield f"{table.table}: {of_kind.count} {kind.replace('_', ' ')}"
+            yield from (f"  {', '.join(sample.key)} at {sample.at_ts}: {sample.what}" for sample in of_kind.samples)
+    for name, place in verdict.unexpected_rows.items():
         yield f"{name}: must not be in the output ({place})"

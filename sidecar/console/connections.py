@@ -102,8 +102,8 @@ class BoundedHttp(H11Protocol):
             self._slow = self.loop.call_later(REQUEST_S, self.transport.abort)
 
 
-def certificate_name(result: dict[str, Any]) -> str:
+def certificate_name(certificate: dict[str, Any]) -> str:
     """The common name, else the first alternative name."""
-    names = [value for part in result.get("subject", ()) for kind, value in part if kind == "commonName"]
-    names += [value for _, value in result.get("subjectAltName", ())]
+    names = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
+    names += [value for _, value in certificate.get("subjectAltName", ())]
     return next(filter(None, names), "")

@@ -64,12 +64,12 @@ class LiveResponse:
         sent_s = monotonic()
         while not self._streams.ending:
             began_s = monotonic()
-            result = await run_in_threadpool(self._sections)
+            sections = await run_in_threadpool(self._sections)
             took_s = monotonic() - began_s
-            new = [{"id": name, "html": html} for name, html in result.items() if sent.get(name) != html]
+            new = [{"id": name, "html": html} for name, html in sections.items() if sent.get(name) != html]
             if new:
                 await self._body(send, f"event: sections\ndata: {json.dumps(new)}\n\n")
-                sent, sent_s = dict(result), monotonic()
+                sent, sent_s = dict(sections), monotonic()
             elif monotonic() - sent_s > STILL_MAX_S:
                 await self._body(send, ": still here\n\n")
                 sent_s = monotonic()

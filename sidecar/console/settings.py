@@ -56,8 +56,8 @@ def _defaults(of: Struct) -> dict[str, Any]:
     return defaults
 
 
-def _of(prefix: str, result: dict[str, Any], default: Any) -> Iterator[tuple[str, str, bool]]:
-    for name, value in result.items():
+def _of(prefix: str, settings: dict[str, Any], default: Any) -> Iterator[tuple[str, str, bool]]:
+    for name, value in settings.items():
         usual = default.get(name, NODEFAULT) if isinstance(default, dict) else NODEFAULT
         whole = f"{prefix}{name}"
         if isinstance(value, dict) and value:

@@ -37,10 +37,10 @@ class StartForm:
     @property
     def fields(self) -> list[tuple[str, str]]:
         """What leads to the same form."""
-        results = [("rules", self.rules), *(("table", one) for one in self.tables), ("where", self.where), ("brackets", self.brackets)]
-        results += [("sink", one) for one in self.sinks]
-        results += [(name, "yes") for name, is_set in (("exact", self.exact), ("strict_bound", self.strict_bound)) if is_set]
-        return [(name, value) for name, value in (*results, *self.numbers.items()) if value]
+        pairs = [("rules", self.rules), *(("table", one) for one in self.tables), ("where", self.where), ("brackets", self.brackets)]
+        pairs += [("sink", one) for one in self.sinks]
+        pairs += [(name, "yes") for name, is_set in (("exact", self.exact), ("strict_bound", self.strict_bound)) if is_set]
+        return [(name, value) for name, value in (*pairs, *self.numbers.items()) if value]
 
 
 NUMBERS = {
@@ -114,10 +114,10 @@ def number(name: str, text: str) -> int | float:
     kind = float if name == "delivery_bound_seconds" else int
     top = 1 << (32 if name in ("chunk_rows", "readers") else 63)
     try:
-        result = kind(text.replace(",", "") if kind is int and _GROUPED.fullmatch(text) else text)
+        amount = kind(text.replace(",", "") if kind is int and _GROUPED.fullmatch(text) else text)
     except ValueError:
-        result = -1
-    if not 0 <= result < top:
+        amount = -1
+    if not 0 <= amount < top:
         what = "seconds" if kind is float else "a whole number"
         raise RefusedRequest(f"{NUMBERS[name].lower()}: {text!r} is not {what} from 0 on", hint="correct it")
-    return result
+    return amount

@@ -169,8 +169,8 @@ class ConsoleViews:
         given = dict(params)
         status = self._status(given.get("id", ""))
         state = STATE_NAMES[status.state]
-        results = [at for at, table in enumerate(status.tables) if _is_wanted(table, given.get("q", ""), given.get("state", ""))]
-        results.sort(key=lambda at: table_turn(status.tables[at]))
+        places = [at for at, table in enumerate(status.tables) if _is_wanted(table, given.get("q", ""), given.get("state", ""))]
+        places.sort(key=lambda at: table_turn(status.tables[at]))
         operations = {one.id: one for one in self._operations()}
         values = {
             "share": share_done(status.tables),
@@ -186,7 +186,7 @@ class ConsoleViews:
             "offered": OFFERED.get(state, ()),
             "numbers": NUMBERS,
             "new_dump_id": new_dump_id(visitor, status.dump_id),
-            "tables": part(results, params),
+            "tables": part(places, params),
             "rates": _rates(chunk for chunk in self.parts.chunks() if chunk.dump_id == status.dump_id),
             "q": given.get("q", ""),
             "wanted": given.get("state", ""),
@@ -213,11 +213,11 @@ class ConsoleViews:
     def _start(self, params: Params, visitor: Visitor) -> ConsolePage:
         known, given, form = self.tables(), dict(params), form_of(params)
         q = given.get("q", "").lower()
-        results = [rule for rule, name in known.items() if q in str(name).lower() and rule not in form.tables]
+        rules = [rule for rule, name in known.items() if q in str(name).lower() and rule not in form.tables]
         values = {
             "form": form,
             "known": known,
-            "tables": part(results, params),
+            "tables": part(rules, params),
             "numbers": NUMBERS,
             "q": given.get("q", ""),
             "access": self.access,
@@ -256,16 +256,16 @@ class ConsoleViews:
         return ConsolePage("History", {"operations": self.render("history.html", **values)})
 
     def _verification(self, params: Params, _: Visitor) -> ConsolePage:
-        result = self.call("VerifyQuery", pb.VerificationRequest(changefeed=self.changefeed, id=dict(params).get("id", "")))
-        order = sorted(range(len(result.tables)), key=lambda at: (CHECK_NAMES[result.tables[at].state] == "equal", at))
-        values = {"verification": result, "n": Numbers(result), "tables": part(order, params), "is_looked_for": is_looked_for}
+        verification = self.call("VerifyQuery", pb.VerificationRequest(changefeed=self.changefeed, id=dict(params).get("id", "")))
+        order = sorted(range(len(verification.tables)), key=lambda at: (CHECK_NAMES[verification.tables[at].state] == "equal", at))
+        values = {"verification": verification, "n": Numbers(verification), "tables": part(order, params), "is_looked_for": is_looked_for}
         return ConsolePage("Verification", {"verification": self.render("verification.html", **values)})
 
     def _checks(self, _: Params, visitor: Visitor) -> ConsolePage:
         report = self.checks.last.report if self.checks.last else None
-        results = [(check.name, finding) for check in (report.checks if report else ()) for finding in check.findings]
-        results.sort(key=lambda one: SEVERITIES.index(one[1].status) if one[1].status in SEVERITIES else len(SEVERITIES))
-        values = {"checks": self.checks, "findings": results, "visitor": visitor, "access": self.access}
+        findings = [(check.name, finding) for check in (report.checks if report else ()) for finding in check.findings]
+        findings.sort(key=lambda one: SEVERITIES.index(one[1].status) if one[1].status in SEVERITIES else len(SEVERITIES))
+        values = {"checks": self.checks, "findings": findings, "visitor": visitor, "access": self.access}
         return ConsolePage("Checks", {"result": self.render("checks.html", **values)})
 
     def _settings(self, _: Params, __: Visitor) -> ConsolePage:

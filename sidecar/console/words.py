@@ -33,11 +33,11 @@ def with_buttons(text: str) -> str:
 
 def dump_names(status: pb.DumpStatus, operations: Mapping[str, pb.Operation]) -> dict[str, str]:
     """By id, what each dump of the status reads. `operations`: of the history, by id."""
-    result = {one.dump_id: _tables((), one.tables) for one in status.dumps}
+    names = {one.dump_id: _tables((), one.tables) for one in status.dumps}
     if status.dump_id:
-        result[status.dump_id] = _tables([f"{one.schema}.{one.table}" for one in status.tables[:1]], len(status.tables))
-    known = [one for one in result if one in operations]
-    return result | {one: _tables(operations[one].scope.tables, operations[one].scope.table_count) for one in known}
+        names[status.dump_id] = _tables([f"{one.schema}.{one.table}" for one in status.tables[:1]], len(status.tables))
+    known = [one for one in names if one in operations]
+    return names | {one: _tables(operations[one].scope.tables, operations[one].scope.table_count) for one in known}
 
 
 def _tables(first: Iterable[str], count: int) -> str:

@@ -50,21 +50,21 @@ def etcd(section: EtcdSection, opened: ExitStack) -> Checking[EtcdClient]:
 
 
 def changefeed(client: EtcdClient, config: Config) -> Checking[Changefeed]:
-    result = read_changefeed(client, config)
+    feed = read_changefeed(client, config)
     if config.feed == "binlog":
-        if result.name in list_changefeeds(client):
+        if feed.name in list_changefeeds(client):
             yield failed(
-                f"TiCDC has a changefeed {result.name} too, and commands and marks could not tell the two apart",
+                f"TiCDC has a changefeed {feed.name} too, and commands and marks could not tell the two apart",
                 setting="binlog.name",
                 hint="give another name",
             )
-        yield ok(f"{result.name} is TiDB-Binlog's of PD {', '.join(config.binlog.pd)}")
-        return result
-    made_by = f", made by TiCDC {result.creator_version}" if result.creator_version else ""
-    yield ok(f"{result.name} is {result.protocol} to {masked(result.sink_uri)}{made_by}")
-    holder = owner(client, changefeed_root(result.name, result.incarnation))
+        yield ok(f"{feed.name} is TiDB-Binlog's of PD {', '.join(config.binlog.pd)}")
+        return feed
+    made_by = f", made by TiCDC {feed.creator_version}" if feed.creator_version else ""
+    yield ok(f"{feed.name} is {feed.protocol} to {masked(feed.sink_uri)}{made_by}")
+    holder = owner(client, changefeed_root(feed.name, feed.incarnation))
     yield ok(f"owned by {holder.host} (pid {holder.pid}) since {holder.since}" if holder else "no sidecar owns it now")
-    return result
+    return feed
 
 
 def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Checking[None]:
@@ -86,15 +86,15 @@ def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Checking[None]:
     yield ok(f"a key below {root} was put with a lease, fenced and deleted")
 
 
-def state(value: Changefeed) -> Checking[None]:
-    against = [problem for problem in problems_of_key_values(value) if problem.setting == "state"]
+def state(changefeed: Changefeed) -> Checking[None]:
+    against = [problem for problem in problems_of_key_values(changefeed) if problem.setting == "state"]
     yield from map(of_problem, against)
     if not against:
-        if value.state in ("warning", "pending") or value.error:
-            what = f"{value.state}: TiCDC tries again after {value.error or 'an error that it does not report'}"
+        if changefeed.state in ("warning", "pending") or changefeed.error:
+            what = f"{changefeed.state}: TiCDC tries again after {changefeed.error or 'an error that it does not report'}"
             yield warning(what, setting="the changefeed's state", hint="repair what its error names; see cdc cli changefeed query")
         else:
-            yield ok(value.state)
+            yield ok(changefeed.state)
 
 
 def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | None, standby: bool) -> Checking[None]:
@@ -124,11 +124,11 @@ def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | No
     except NoProgress as error:
         yield warning(error.message, setting="log.uri", hint="nothing: the sidecar writes it again from the log")
         return
-    results = newest(logged_dumps(last.dumps if last else ()), stored, log=log, last_seq=last.seq if last else Seq(-1))
+    dumps = newest(logged_dumps(last.dumps if last else ()), stored, log=log, last_seq=last.seq if last else Seq(-1))
     before = {dump.dump_id: dump for dump in stored}
-    if not results:
+    if not dumps:
         yield ok("no dump is on record")
-    for dump in results:
+    for dump in dumps:
         then = before.get(dump.dump_id)
         if then is not None and dump.revision == then.revision and dump.tables != then.tables:
             why, hint = parted(dump.reason or "")

@@ -84,11 +84,11 @@ def secrets(config: Config) -> Checking[None]:
 def _files(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every file that a setting names, whichever section it is in, with the setting's name."""
     for name in section.__struct_fields__:
-        result = getattr(section, name)
-        if isinstance(result, Struct):
-            yield from _files(result, f"{prefix}{name}.")
-        elif name.endswith("_file") and result:
-            yield f"{prefix}{name}", result
+        setting = getattr(section, name)
+        if isinstance(setting, Struct):
+            yield from _files(setting, f"{prefix}{name}.")
+        elif name.endswith("_file") and setting:
+            yield f"{prefix}{name}", setting
 
 
 def control(section: ControlSection, name: ChangefeedSection) -> Checking[None]:
@@ -242,12 +242,12 @@ def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
             yield of_error(error, setting=setting)
             continue
         fit.add(number)
-        reported = f"sink {number} ({shown(uri)})"
+        sink_text = f"sink {number} ({shown(uri)})"
         if accepted is None:
-            yield _begins(folder, reported, shown(uri), setting)
+            yield _begins(folder, sink_text, shown(uri), setting)
             continue
         try:
-            yield _tables_of(folder, f"{reported}: has accepted segment {accepted.seq}", uri, config.changefeed, setting)
+            yield _tables_of(folder, f"{sink_text}: has accepted segment {accepted.seq}", uri, config.changefeed, setting)
         except SinkError as error:
             yield of_error(error, setting="log.uri")
     if len(fit) == len(config.sinks) and last_manifest(folder) is None:
@@ -258,34 +258,34 @@ def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
     return frozenset(fit)
 
 
-def _tables_of(log: Folder, reported: str, uri: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
+def _tables_of(log: Folder, sink_text: str, uri: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
     """Of a sink that has segments: which tables it has whole, by what its worker has recorded of this output. What it recorded of another
     one under the same name says nothing of this one (spark_merge/delivery/sink_record.py)."""
     sink = shown(uri)
     known = read_sink_tables(log, [sink]).get(sink)
     last = last_manifest(log)
     if known is not None and known.output != output_of(uri):
-        what = f"{reported}; its name was that of {known.output}: none of this output's tables counts as complete"
+        what = f"{sink_text}; its name was that of {known.output}: none of this output's tables counts as complete"
         return warning(what, setting=setting, hint=f"give each output a name of its own, or dump: dumpstart --sink {shlex.quote(sink)}")
     if known is None or last is None:
         return warning(
-            f"{reported}; which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"
+            f"{sink_text}; which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"
         )
     tables = carried(read_schemas(log, last.next_schemas or last.schemas))
     if lacking := known.incomplete(tables):
         name = ChangefeedName(changefeed.cluster, changefeed.namespace, changefeed.id)
-        what = f"{reported}; {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
+        what = f"{sink_text}; {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
         return warning(what, setting=setting, hint=completing_dump(name, [sink], lacking))
     each = named([f"{table} {complete_since(known.complete[table])}" for table in tables])
-    return ok(f"{reported}; all {len(tables):,} tables are complete", detail=each)
+    return ok(f"{sink_text}; all {len(tables):,} tables are complete", detail=each)
 
 
-def _begins(log: Folder, reported: str, sink: str, setting: str) -> CheckFinding:
+def _begins(log: Folder, sink_text: str, sink: str, setting: str) -> CheckFinding:
     """Of a sink that has nothing of this log."""
     if not (first := kept(log).start):
-        return ok(f"{reported}: new")
+        return ok(f"{sink_text}: new")
     return warning(
-        f"{reported}: new, and the log has segments from {first} on only: its tables will lack the rows from before",
+        f"{sink_text}: new, and the log has segments from {first} on only: its tables will lack the rows from before",
         setting=setting,
         hint=f"once the sidecar runs with it, start a dump of the tables that it is to have: dumpstart --sink {shlex.quote(sink)}",
     )
@@ -294,20 +294,20 @@ def _begins(log: Folder, reported: str, sink: str, setting: str) -> CheckFinding
 def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema], fit: Collection[int]) -> Checking[None]:
     """Whether each sink's target can take rows of the changefeed's tables. `fit`: the numbers of the sinks that answer."""
     name = name_of(log_id, known_id(storage.log_folder(config.log.uri)))
-    requested = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
-    if not requested:
+    fit_sinks = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
+    if not fit_sinks:
         raise CheckSkipped("no sink can be queried: see 'sinks'")
     fine: list[str] = []
-    for number, uri in requested:
+    for number, uri in fit_sinks:
         try:
             with patience(SINK_PATIENCE_S):
-                results = misfits(uri, list(tables.values()), log_id=name)
+                problems = misfits(uri, list(tables.values()), log_id=name)
         except SinkError as error:
             yield of_error(error, setting=f"sinks (number {number})")
             continue
-        for what, hint in results:
+        for what, hint in problems:
             yield failed(what, setting=f"sinks (number {number})", hint=hint)
-        if not results:
+        if not problems:
             fine.append(shown(uri))
     if fine:
         yield ok(f"nothing is against rows of {len(tables):,} tables in {listed(fine)}")
@@ -327,11 +327,11 @@ def spark(section: SparkSection) -> Checking[None]:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
         yield failed(where, setting="JAVA_HOME", hint=hint)
         return
-    reported = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=False)
-    match = _JAVA_VERSION.search(reported.stderr + reported.stdout)
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=False)
+    match = _JAVA_VERSION.search(answer.stderr + answer.stdout)
     version = int(match[2] if match[1] == "1" and match[2] else match[1]) if match else 0
     if version < JAVA_MIN:
-        first = (reported.stderr + reported.stdout).strip().partition("\n")[0]
+        first = (answer.stderr + answer.stdout).strip().partition("\n")[0]
         yield failed(f"{java} is {first or 'no Java'}, and Spark needs {JAVA_MIN} or later", setting="JAVA_HOME", hint=hint)
         return
     yield ok(f"Java {version} ({java}), pyspark {metadata.version('pyspark')}")

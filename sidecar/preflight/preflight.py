@@ -117,8 +117,8 @@ def _of_the_hand_off() -> Sequence[Check[Any]]:
 
 
 def _etcd_write(it: CheckResult) -> Checking[None]:
-    result = it[CHANGEFEED]
-    return changefeed.etcd_write(it[ETCD], changefeed_root(result.name, result.incarnation), write=it.options.write)
+    feed = it[CHANGEFEED]
+    return changefeed.etcd_write(it[ETCD], changefeed_root(feed.name, feed.incarnation), write=it.options.write)
 
 
 def _log(it: CheckResult) -> Checking[LogEnd | None]:
@@ -126,15 +126,15 @@ def _log(it: CheckResult) -> Checking[LogEnd | None]:
 
 
 def _owners_log(it: CheckResult) -> Checking[None]:
-    result = it[CHANGEFEED]
-    root = changefeed_root(result.name, result.incarnation)
+    feed = it[CHANGEFEED]
+    root = changefeed_root(feed.name, feed.incarnation)
     return changefeed.owners_log(it[ETCD], root, open_folder(it.config.log.uri), last=it[LOG], standby=it.options.standby)
 
 
 def _dump_on_record(it: CheckResult) -> Checking[None]:
-    result = it[CHANGEFEED]
+    feed = it[CHANGEFEED]
     own = known_id(open_folder(it.config.log.uri))
-    return changefeed.dump_on_record(it[ETCD], changefeed_root(result.name, result.incarnation), log=own, last=it[LOG])
+    return changefeed.dump_on_record(it[ETCD], changefeed_root(feed.name, feed.incarnation), log=own, last=it[LOG])
 
 
 def _tables(it: CheckResult) -> Checking[Tables]:
@@ -193,7 +193,7 @@ class PreflightReport:
         return {status.value: sum(result.status is status for result in self.results) for status in CheckStatus}
 
     def to_json(self) -> dict[str, Any]:
-        results = [
+        checks = [
             {
                 "name": result.name,
                 "status": result.status.value,
@@ -205,7 +205,7 @@ class PreflightReport:
             }
             for result in self.results
         ]
-        return {"ok": self.ok, "config": str(self.config), "counts": self.counts(), "checks": results}
+        return {"ok": self.ok, "config": str(self.config), "counts": self.counts(), "checks": checks}
 
 
 def preflight(

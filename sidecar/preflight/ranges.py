@@ -21,15 +21,15 @@ def read_ranges(section: SourceSection, changefeed: Changefeed, carried: Tables,
     """A key that TiDB cannot range makes a dump the slower the more it has read, without an error."""
     scope = LiveScope(server_tz=server_tz)
     scope.follow(changefeed, carried)
-    requested = {name: where for name, schema in carried.items() for passes, where in [scope.through(name)] if schema.key and passes}
-    result = slow_reads(patient(section), requested, max_s=REQUESTED_MAX_S)
+    conditions = {name: where for name, schema in carried.items() for passes, where in [scope.through(name)] if schema.key and passes}
+    slow = slow_reads(patient(section), conditions, max_s=REQUESTED_MAX_S)
     hint = "give them a key that TiDB can range, or dump them with larger chunks (--chunk-rows) or not at all: --tables '*.*,!schema.table'"
-    for name, why in list(result.why.items())[:REPORTED_MAX]:
+    for name, why in list(slow.why.items())[:REPORTED_MAX]:
         yield warning(f"{name}: {why}", setting=SETTING, hint=hint)
-    if len(result.why) > REPORTED_MAX:
-        yield warning(f"so are {listed(list(result.why)[REPORTED_MAX:], most=REPORTED_MAX)}", setting=SETTING, hint=hint)
-    if result.unasked:
-        what = f"{result.unasked} of {len(requested)} tables were not checked: {REQUESTED_MAX_S:.0f} s were not enough"
+    if len(slow.why) > REPORTED_MAX:
+        yield warning(f"so are {listed(list(slow.why)[REPORTED_MAX:], most=REPORTED_MAX)}", setting=SETTING, hint=hint)
+    if slow.unasked:
+        what = f"{slow.unasked} of {len(conditions)} tables were not checked: {REQUESTED_MAX_S:.0f} s were not enough"
         yield warning(what, setting="dumpstart --dry-run", hint="see dumpstart --dry-run with --tables for those that are large")
-    if not result.why:
-        yield ok(f"nothing is against reading {len(requested) - result.unasked} tables in pieces, by the source's plans")
+    if not slow.why:
+        yield ok(f"nothing is against reading {len(conditions) - slow.unasked} tables in pieces, by the source's plans")

@@ -267,13 +267,13 @@ def _of_what_is_seen(section: SourceSection, rules: Sequence[str]) -> Checking[b
 
 def readable_schemas(grants: Iterator[str]) -> frozenset[str] | None:
     """Schemas of which SHOW GRANTS says that every table may be read, in lower case; None: all there are."""
-    result = set()
+    schemas = set()
     for grant in filter(None, map(_GRANT.match, grants)):
         if grant["table"] == "*" and re.search(r"\b(SELECT|ALL PRIVILEGES)\b(?! *\()", grant["rights"], re.IGNORECASE):
             if grant["schema"] == "*":
                 return None
-            result.add(grant["schema"].strip("`").replace("``", "`").replace("\\_", "_").lower())
-    return frozenset(result)
+            schemas.add(grant["schema"].strip("`").replace("``", "`").replace("\\_", "_").lower())
+    return frozenset(schemas)
 
 
 def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:

@@ -114,7 +114,7 @@ def judged(zone: ZoneInfo, pairs: list[Pair]) -> CheckFinding:
     if fit:
         return ok(f"{zone.key}: {fit} TIMESTAMPs of the feed are those of the source")
     (shift, count), *_ = Counter(shift for _, shift in possible).most_common(1)
-    at = next(at for at, result in possible if result == shift)
+    at = next(at for at, of_pair in possible if of_pair == shift)
     likely = [name for name in _COMMON if at.astimezone(ZoneInfo(name)).utcoffset() == shift]
     what = f"{count} TIMESTAMPs of the feed are UTC{_offset(shift)}, and {zone.key} is UTC{_offset(at.astimezone(zone).utcoffset())}"
     hint = f"set it to the TiCDC server's --tz, likely {listed(likely) if likely else 'one of UTC' + _offset(shift)}"

@@ -156,11 +156,11 @@ class Pump:
         if previous != NodeState.OFFLINE:
             return
         try:
-            reported = notify_drainers(self.node.registry, self.section.cluster_tls)
+            drainer_ids = notify_drainers(self.node.registry, self.section.cluster_tls)
         except TicdcDumpError:
             self.node.move(NodeState.OFFLINE)
             raise
-        self._notice("drainers know of this pump", drainers=", ".join(reported) or "there are none")
+        self._notice("drainers know of this pump", drainers=", ".join(drainer_ids) or "there are none")
 
     async def _serve(self, service: PumpService) -> None:
         """Until it has left."""

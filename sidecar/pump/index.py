@@ -121,13 +121,13 @@ class PumpIndex:
 
     def first_whole(self, file: int) -> int | None:
         """The first commit_ts of a transaction whose prewrite and commit are both in value files from `file` on."""
-        result = self._db.execute(_FIRST_WHOLE, (file, file)).fetchone()
-        return None if result is None else int(result[0])
+        row = self._db.execute(_FIRST_WHOLE, (file, file)).fetchone()
+        return None if row is None else int(row[0])
 
     def newest_ts(self, file: int) -> int:
         """In value files from `file` on."""
-        (result,) = self._db.execute("SELECT max(newest_ts) FROM file WHERE number >= ?", (file,)).fetchone()
-        return int(result or 0)
+        (newest,) = self._db.execute("SELECT max(newest_ts) FROM file WHERE number >= ?", (file,)).fetchone()
+        return int(newest or 0)
 
     def close(self) -> None:
         self._db.close()
@@ -173,8 +173,8 @@ class IndexReader:
             "SELECT file, offset, size FROM prewrite WHERE start_ts = ?",
             "SELECT file, offset, size FROM ended WHERE commit_ts = ?",
         ):
-            with closing(self._db.execute(query, (ts,))) as result:
-                row = result.fetchone()
+            with closing(self._db.execute(query, (ts,))) as cursor:
+                row = cursor.fetchone()
             if row is not None:
                 return Pointer(*row)
         return None

@@ -65,11 +65,11 @@ Notice = Callable[..., None]
 
 @dataclass(slots=True)
 class LostTally:
-    """`committed`, `rolled_back`: ends that TiKV reported. `queried`: statuses (the real pump's query_tikv_count). `unanswered`: errors."""
+    """`committed`, `rolled_back`: ends that TiKV reported. `status_queries`: the real pump's query_tikv_count. `unanswered`: errors."""
 
     committed: int = 0
     rolled_back: int = 0
-    queried: int = 0
+    status_queries: int = 0
     unanswered: int = 0
 
 
@@ -97,12 +97,12 @@ class Lost:
             return 0
         keys = [(waiting.start_ts, _key(self._reader, waiting.start_ts)) for waiting in held]
         number = 0
-        for (start_ts, _), reported in zip(keys, self._pool.map(lambda it: self._requested(it[0], it[1], now_ts), keys), strict=True):
-            if isinstance(reported, TicdcDumpError):
+        for (start_ts, _), fate in zip(keys, self._pool.map(lambda it: self._fate(it[0], it[1], now_ts), keys), strict=True):
+            if isinstance(fate, TicdcDumpError):
                 self.tally.unanswered += 1
-                self._notice("TiKV does not tell the end of a transaction", start_ts=start_ts, error=reported.message)
-            elif reported is not None:
-                number += self._end(start_ts, reported)
+                self._notice("TiKV does not tell the end of a transaction", start_ts=start_ts, error=fate.message)
+            elif fate is not None:
+                number += self._end(start_ts, fate)
         return number
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Lost:
             one.close()
         self._reader.close()
 
-    def _requested(self, start_ts: int, key: bytes, now_ts: CommitTs) -> int | TicdcDumpError | None:
+    def _fate(self, start_ts: int, key: bytes, now_ts: CommitTs) -> int | TicdcDumpError | None:
         """Its commit_ts, 0: rolled back; None: neither yet."""
         try:
             tikv = self._tikv()
@@ -124,7 +124,7 @@ class Lost:
         except TicdcDumpError as error:
             return error
         with self._lock:
-            self.tally.queried += 1
+            self.tally.status_queries += 1
         return None if status.lives else status.commit_ts
 
     def _end(self, start_ts: int, commit_ts: int) -> bool:

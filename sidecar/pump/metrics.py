@@ -50,7 +50,7 @@ class _Collector(Collector):
         size.add_metric(["available"], storage.free_bytes())
         yield size
         yield UntypedMetricFamily(
-            "binlog_pump_storage_query_tikv_count", "Queries of old transactions' statuses to TiKV", value=lost.queried
+            "binlog_pump_storage_query_tikv_count", "Queries of old transactions' statuses to TiKV", value=lost.status_queries
         )
         yield UntypedMetricFamily("binlog_pump_loss_binlog_count", "Writes that were refused", value=self._metrics.failed)
         yield GaugeMetricFamily("binlog_pump_pullers", "PullBinlogs under way", value=self._metrics.pullers)

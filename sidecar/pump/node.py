@@ -38,7 +38,7 @@ class PumpNode:
         self.registry, self.node_id, self.host = registry, node_id, host
         self._max_commit_ts = max_commit_ts
         self._lock = Lock()
-        self._requested: tuple[CommitTs, float] | None = None
+        self._clock: tuple[CommitTs, float] | None = None
         self.state = NodeState.OFFLINE
 
     def previous(self) -> NodeState:
@@ -47,7 +47,7 @@ class PumpNode:
         return NodeState(node.state) if node is not None and node.state in set(NodeState) else NodeState.OFFLINE
 
     def set_clock(self, now_ts: CommitTs) -> None:
-        self._requested = now_ts, time.monotonic()
+        self._clock = now_ts, time.monotonic()
 
     def move(self, state: NodeState) -> None:
         """Written at once, and by each heartbeat from now on. Raises CoordinationError, and has moved all the same."""
@@ -67,9 +67,9 @@ class PumpNode:
         return min((drainer.max_commit_ts for drainer in self.registry.drainers() if drainer.state != NodeState.OFFLINE), default=None)
 
     def _now_ts(self) -> CommitTs:
-        if self._requested is None:
+        if self._clock is None:
             return CommitTs(0)
-        then_ts, at_s = self._requested
+        then_ts, at_s = self._clock
         return CommitTs(then_ts + ts_at(1000) * int(time.monotonic() - at_s))
 
 
@@ -77,7 +77,7 @@ def notify_drainers(registry: EtcdNodes, tls: Tls) -> list[str]:
     """Notify every online drainer of a pump that is in the registry. Returns the notified ones. Raises CoordinationLost that names who did
     not answer."""
     credentials = section_credentials("pump.cluster_tls", tls)
-    reported = []
+    drainer_ids = []
     for drainer in registry.drainers():
         if drainer.state != NodeState.ONLINE:
             continue
@@ -87,8 +87,8 @@ def notify_drainers(registry: EtcdNodes, tls: Tls) -> list[str]:
         )
         with channel:
             _notify(channel, drainer)
-        reported.append(drainer.node_id)
-    return reported
+        drainer_ids.append(drainer.node_id)
+    return drainer_ids
 
 
 def _notify(channel: grpc.Channel, drainer: Node) -> None:

@@ -98,12 +98,12 @@ class Pages:
         if binlog is None:
             return f"fail read binlog by ts: {ts}: {_NOT_FOUND}"
         message = binlog_pb2.Binlog.FromString(binlog.payload)
-        reported = _line(message)
+        page = _line(message)
         if message.prewrite_value:
-            reported += f"\n\n PrewriteValue: \n{_prewrite_value(message.prewrite_value)}"
+            page += f"\n\n PrewriteValue: \n{_prewrite_value(message.prewrite_value)}"
         if message.prewrite_key:
-            reported += f"\n\n GetMvccByEncodedKey: \n{self._mvcc(message.prewrite_key)}"
-        return reported
+            page += f"\n\n GetMvccByEncodedKey: \n{self._mvcc(message.prewrite_key)}"
+        return page
 
     def _mvcc(self, key: bytes) -> str:
         tikv = self._shown.connect()

@@ -45,8 +45,8 @@ class PumpRecord(NamedTuple):
 
 def binlog_of(payload: bytes) -> Binlog:
     """Raises google.protobuf.message.DecodeError."""
-    result = binlog_pb2.Binlog.FromString(payload)
-    return Binlog(int(result.tp), result.start_ts, result.commit_ts, payload)
+    message = binlog_pb2.Binlog.FromString(payload)
+    return Binlog(int(message.tp), message.start_ts, message.commit_ts, payload)
 
 
 def made(kind: int, start_ts: int, commit_ts: int) -> Binlog:
@@ -58,13 +58,13 @@ def made(kind: int, start_ts: int, commit_ts: int) -> Binlog:
 
 def streamed(end: bytes, prewrite: bytes) -> bytes:
     """What a drainer gets: the commit binlog with the prewrite's value in it."""
-    result, of = binlog_pb2.Binlog.FromString(end), binlog_pb2.Binlog.FromString(prewrite)
-    if of.HasField("prewrite_value"):
-        result.prewrite_value = of.prewrite_value
-    if of.HasField("ddl_query"):
-        result.ddl_query = of.ddl_query
-    result.ddl_job_id, result.ddl_schema_state = of.ddl_job_id, of.ddl_schema_state
-    whole: bytes = result.SerializeToString()
+    commit, of_prewrite = binlog_pb2.Binlog.FromString(end), binlog_pb2.Binlog.FromString(prewrite)
+    if of_prewrite.HasField("prewrite_value"):
+        commit.prewrite_value = of_prewrite.prewrite_value
+    if of_prewrite.HasField("ddl_query"):
+        commit.ddl_query = of_prewrite.ddl_query
+    commit.ddl_job_id, commit.ddl_schema_state = of_prewrite.ddl_job_id, of_prewrite.ddl_schema_state
+    whole: bytes = commit.SerializeToString()
     return whole
 
 

@@ -39,7 +39,7 @@ class PumpService(pump_pb2_grpc.PumpServicer):
     def __init__(self, storage: Storage, cluster_id: int, state: Callable[[], NodeState], metrics: Metrics) -> None:
         self._storage, self._cluster_id, self._state, self._metrics = storage, cluster_id, state, metrics
         self._loop = asyncio.get_running_loop()
-        self._reported: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
+        self._outcomes: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
         self._risen = asyncio.Event()
         self._pool = ThreadPoolExecutor(READERS_AT_ONCE, thread_name_prefix="pump-readers")
         self.writes = 0
@@ -80,8 +80,8 @@ class PumpService(pump_pb2_grpc.PumpServicer):
             after_ts = request.startFrom.offset
             while True:
                 risen = self._risen
-                results, upto_ts = await self._loop.run_in_executor(self._pool, reader.read, after_ts)
-                for start_ts, commit_ts, payload in results:
+                binlogs, upto_ts = await self._loop.run_in_executor(self._pool, reader.read, after_ts)
+                for start_ts, commit_ts, payload in binlogs:
                     meta = pb.Meta(startTs=start_ts, commitTs=commit_ts)
                     yield pb.PullBinlogResp(entity=pb.Entity(payload=payload, meta=meta))
                 if upto_ts <= after_ts:
@@ -119,13 +119,13 @@ class PumpService(pump_pb2_grpc.PumpServicer):
 
     def _notify(self, written: asyncio.Future[None], error: Exception | None) -> None:
         """By the storage's thread: the loop is woken once for all that comes in one go."""
-        self._reported.append((written, error))
-        if len(self._reported) == 1:
+        self._outcomes.append((written, error))
+        if len(self._outcomes) == 1:
             self._loop.call_soon_threadsafe(self._answer)
 
     def _answer(self) -> None:
-        while self._reported:
-            written, error = self._reported.popleft()
+        while self._outcomes:
+            written, error = self._outcomes.popleft()
             if written.done():
                 continue  # the caller has gone
             if error is None:

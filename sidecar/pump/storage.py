@@ -66,7 +66,7 @@ class Streamed(NamedTuple):
 
 class _Write(NamedTuple):
     binlog: Binlog
-    reported: OnStored
+    on_stored: OnStored
 
 
 class Storage:
@@ -77,7 +77,7 @@ class Storage:
         self.folder, self.room, self._risen = folder, room, risen
         self.unmatched = 0
         self._log = ValueLog(folder / "value", file_bytes_max=room.value_file_bytes_max)
-        self._collected = Collected(folder / "value")
+        self._gc_record = Collected(folder / "value")
         self._index = PumpIndex(folder / "index.sqlite")
         state = self._index.state()
         if state.cluster_id not in (0, cluster_id):
@@ -90,12 +90,12 @@ class Storage:
         self._unindexed: list[tuple[Pointer, Binlog]] = []
         self._recover(state)
         self.max_commit_ts = self._sorter.max_commit_ts
-        self.gc_ts = max(self._collected.ts or 0, state.gc_ts)
+        self.gc_ts = max(self._gc_record.ts or 0, state.gc_ts)
         self.is_gc_assumed = not self.gc_ts and self._log.first.file != FIRST_FILE
         """Nothing says up to where the missing value files were collected: `gc_ts` is at or above it."""
         if self.is_gc_assumed:
             self.gc_ts = self._surely_collected()
-        self._collected.record(self.gc_ts)
+        self._gc_record.record(self.gc_ts)
         self.cut_bytes = self._log.cut_bytes
         self._waits: list[_Write] = []
         self._changed = Condition()
@@ -106,8 +106,8 @@ class Storage:
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def submit(self, binlog: Binlog, reported: OnStored) -> None:
-        """Raises RefusedRequest, StorageFull; then `reported` is not called."""
+    def submit(self, binlog: Binlog, on_stored: OnStored) -> None:
+        """Raises RefusedRequest, StorageFull; then `on_stored` is not called."""
         if len(binlog.payload) > PAYLOAD_BYTES_MAX:
             raise RefusedRequest(
                 f"a binlog of {len(binlog.payload):,} bytes (start_ts {binlog.start_ts}): expected {PAYLOAD_BYTES_MAX:,} at most, "
@@ -124,7 +124,7 @@ class Storage:
             if self._ended:
                 self.check()
                 raise RefusedRequest("the pump's storage has ended", hint="write to another pump; see this one's log")
-            self._waits.append(_Write(binlog, reported))
+            self._waits.append(_Write(binlog, on_stored))
             self._changed.notify()
 
     def write(self, binlog: Binlog) -> None:
@@ -134,12 +134,12 @@ class Storage:
         done.result()
 
     def free_bytes(self) -> int:
-        result = os.statvfs(self.folder)
-        return result.f_bavail * result.f_frsize
+        volume = os.statvfs(self.folder)
+        return volume.f_bavail * volume.f_frsize
 
     def capacity_bytes(self) -> int:
-        result = os.statvfs(self.folder)
-        return result.f_blocks * result.f_frsize
+        volume = os.statvfs(self.folder)
+        return volume.f_blocks * volume.f_frsize
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Storage:
                 self._ended = True
                 batch, self._waits = batch + self._waits, []
             for waits in batch:
-                waits.reported(error)
+                waits.on_stored(error)
             raise
 
     def _is_over(self, ending: Event) -> bool:
@@ -222,10 +222,10 @@ class Storage:
             pointers = self._log.append([waits.binlog for waits in batch])
         except StorageFull as error:
             for waits in batch:
-                waits.reported(error)
+                waits.on_stored(error)
             return
         for waits in batch:
-            waits.reported(None)
+            waits.on_stored(None)
         self._unindexed += [(pointer, waits.binlog) for pointer, waits in zip(pointers, batch, strict=True)]
 
     def _bring_up(self) -> None:
@@ -262,16 +262,16 @@ class Storage:
             self._sorter.end(binlog.start_ts, binlog.commit_ts, _place(pointer))
 
     def _recover(self, state: IndexState) -> None:
-        results: list[tuple[Pointer, Binlog]] = []
+        to_index: list[tuple[Pointer, Binlog]] = []
         for pointer, binlog in self._log.scan(max(min(state.indexed, state.sorted), self._log.first)):
             if _place(pointer) >= state.indexed:
-                results.append((pointer, binlog._replace(payload=b"")))
-                if len(results) >= INDEXED_AT_ONCE:
-                    self._index.add(results)
-                    results = []
+                to_index.append((pointer, binlog._replace(payload=b"")))
+                if len(to_index) >= INDEXED_AT_ONCE:
+                    self._index.add(to_index)
+                    to_index = []
             if _place(pointer) >= state.sorted:
                 self._push(pointer, binlog)
-        self._index.add(results, indexed_file=self._log.end.file, indexed_offset=self._log.end.offset)
+        self._index.add(to_index, indexed_file=self._log.end.file, indexed_offset=self._log.end.offset)
         self._sorter.advance()
 
     def _surely_collected(self) -> int:
@@ -287,7 +287,7 @@ class Storage:
             waiting = self._sorter.held(longer_than_s=0, now_s=monotonic())
         with_margin = min([ts - (PREWRITES_KEPT_MS << 18), *(one.start_ts - 1 for one in waiting)])
         try:
-            self._collected.record(ts)
+            self._gc_record.record(ts)
         except StorageFull:
             return  # the next collection tries again
         with suppress(StorageFull):  # files go first then: they are what makes room
@@ -320,7 +320,7 @@ class PumpReader:
     def _read(self, after_ts: int) -> tuple[Sequence[Streamed], int]:
         after_ts = max(after_ts, self._storage.gc_ts)
         upto_ts = self._storage.max_commit_ts
-        results: list[Streamed] = []
+        binlogs: list[Streamed] = []
         size = 0
         ends = self._index.ends(after_ts, upto_ts, READ_COUNT_MAX)
         for end in ends:
@@ -329,13 +329,13 @@ class PumpReader:
             except LogBroken:
                 if end.commit_ts > self._storage.gc_ts:
                     raise
-                return results, self._storage.gc_ts  # collected meanwhile
+                return binlogs, self._storage.gc_ts  # collected meanwhile
             if payload is not None:
-                results.append(Streamed(end.start_ts, end.commit_ts, payload))
+                binlogs.append(Streamed(end.start_ts, end.commit_ts, payload))
                 size += len(payload)
             if size >= READ_BYTES_MAX:
-                return results, end.commit_ts
-        return results, ends[-1].commit_ts if len(ends) == READ_COUNT_MAX else max(upto_ts, after_ts)
+                return binlogs, end.commit_ts
+        return binlogs, ends[-1].commit_ts if len(ends) == READ_COUNT_MAX else max(upto_ts, after_ts)
 
     def _payload(self, end: End) -> bytes | None:
         payload = self._log.read(end.end).payload

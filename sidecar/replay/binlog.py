@@ -112,12 +112,12 @@ class BinlogRecording:
         return snapshot_at_start(self.recording)
 
     def jobs(self) -> list[DdlJob]:
-        requested = BinlogJobs(self.metas.get, wait_max_s=0.0)
+        queue = BinlogJobs(self.metas.get, wait_max_s=0.0)
         binlogs = {binlog.commit_ts: binlog for binlog in self._binlogs if binlog.ddl_job_id}
         ddls = (
             DdlBinlog(CommitTs(ts), one.ddl_job_id, one.ddl_schema_state, one.ddl_query.decode()) for ts, one in sorted(binlogs.items())
         )
-        return [job for ddl in ddls if (job := requested.job(ddl)) is not None]
+        return [job for ddl in ddls if (job := queue.job(ddl)) is not None]
 
     def rows(self, schemas: SchemaHistory[KvTable]) -> Sequence[RowChange]:  # noqa: ARG002  # rows are of several versions of a table
         return self._true_rows[0]
@@ -138,13 +138,13 @@ class BinlogRecording:
     @cached_property
     def changes(self) -> Sequence[Change]:
         """The row events of every transaction, once, by commit_ts, in their order."""
-        codec, result = BinlogCodec(lambda: self.mark_table), {}
+        codec, by_ts = BinlogCodec(lambda: self.mark_table), {}
         for pump in self.pumps:
             for frame in pump.frames:
                 if not Binlog.FromString(frame.payload).ddl_job_id:
                     message = Message(lane_of(pump.node_id), frame.commit_ts, None, frame.payload)
-                    result[frame.commit_ts] = [one for one in codec.envelopes(message) if isinstance(one, Change)]
-        return [change for _, changes in sorted(result.items()) for change in changes]
+                    by_ts[frame.commit_ts] = [one for one in codec.envelopes(message) if isinstance(one, Change)]
+        return [change for _, changes in sorted(by_ts.items()) for change in changes]
 
     @cached_property
     def _binlogs(self) -> Sequence[Binlog]:
@@ -155,8 +155,8 @@ class BinlogRecording:
         """`job_meta` of the DDL jobs, by id."""
         path = self.recording.folder / "schema" / "ddl_history.jsonl"
         try:
-            results = [json.loads(line) for line in path.read_text().splitlines()]
-            return {one["job_id"]: one["job_meta"].encode() for one in results}
+            jobs = [json.loads(line) for line in path.read_text().splitlines()]
+            return {one["job_id"]: one["job_meta"].encode() for one in jobs}
         except (OSError, ValueError, KeyError) as error:
             raise FeedUnsuitable(f"{path} does not hold the DDL jobs: {error!r}", hint="give the folder of a whole recording") from error
 

@@ -54,9 +54,9 @@ def _datum(value: int | str) -> bytes:
 
 def _varint(value: int) -> bytes:
     """Go's: the sign in the lowest bit, seven bits a byte, the lowest first."""
-    left, result = (value << 1) ^ (value >> 63), bytearray()
+    left, data = (value << 1) ^ (value >> 63), bytearray()
     while left > 0x7F:
-        result.append(left & 0x7F | 0x80)
+        data.append(left & 0x7F | 0x80)
         left >>= 7
-    result.append(left)
-    return bytes(result)
+    data.append(left)
+    return bytes(data)

@@ -38,9 +38,9 @@ class CrashFate:
 
     def around(self, step: str, act: Callable[[], T]) -> T:
         self._perhaps(f"before {step}")
-        result = act()
+        answer = act()
         self._perhaps(f"after {step}")
-        return result
+        return answer
 
     def _perhaps(self, where: str) -> None:
         self.points += 1

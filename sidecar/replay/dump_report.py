@@ -108,12 +108,12 @@ class ReportedDump:
     def _events(self) -> list[TimedEvent]:
         """The deaths, and the commands for dumps that were restarted before."""
         others = (one for one in self._history.entries() if one.state is DumpState.STOPPED)
-        requested = (
-            TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces", requested=True)
+        commands = (
+            TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces", is_command=True)
             for other in others
             for one in other.commands
         )
-        return [*self._deaths, *requested]
+        return [*self._deaths, *commands]
 
     def _status(self, pipeline: Pipeline, at_ms: int, changes: int) -> SidecarStatus:
         now_s, after_ts = self._clock.now_s(), pipeline.sequence.after_ts or None

@@ -52,8 +52,8 @@ class RecordedHistory:
         return {one.name: schema_of(one.description, one.table_id, one.physical_ids) for one in self._schemas.tables_at(ts)}
 
     def table_at(self, name: TableName, ts: int) -> KvTable | None:
-        result = self._schemas.by_name(name, min(ts, self.recording.end_ts))
-        return getattr(result, "description", None)
+        version = self._schemas.by_name(name, min(ts, self.recording.end_ts))
+        return getattr(version, "description", None)
 
     @cached_property
     def changes(self) -> tuple[RowChange, ...]:
@@ -136,12 +136,12 @@ class RecordedHistory:
     @cached_property
     def _homes(self) -> Mapping[Key, frozenset[int]]:
         """The physical ids under which a key of a partitioned table was written."""
-        result: defaultdict[Key, set[int]] = defaultdict(set)
+        homes: defaultdict[Key, set[int]] = defaultdict(set)
         parted = {change.name_before for event in self.events for change in event.tables if len(change.physical_before) > 1}
         for change in self.changes:
             if change.table in parted:
-                result[self.key_of(change.table, change.commit_ts - 1, change.after or change.before or ())].add(change.physical_id)
-        return {key: frozenset(ids) for key, ids in result.items()}
+                homes[self.key_of(change.table, change.commit_ts - 1, change.after or change.before or ())].add(change.physical_id)
+        return {key: frozenset(ids) for key, ids in homes.items()}
 
     def key_of(self, name: TableName, ts: int, row: Row) -> Key:
         table = self.table_at(name, ts)

@@ -28,7 +28,7 @@ from random import Random
 
 import pyarrow.parquet as pq
 
-from sidecar.feeds.kv.jobs import DdlJobs
+from sidecar.feeds.kv.jobs import DdlJobReader
 from sidecar.ports import Clock
 from sidecar.replay.feed import AHEAD_COMMITS_MAX, CATCH_UP, IDLE_RESOLVED_EVERY_MS, LEAD_MS, Play
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
@@ -81,7 +81,7 @@ class KvRecording:
         return snapshot_at_start(self.recording)
 
     def jobs(self) -> list[DdlJob | Step]:
-        jobs = DdlJobs(kv_table(DDL_JOB_TABLE_INFO, schema="mysql"))
+        jobs = DdlJobReader(kv_table(DDL_JOB_TABLE_INFO, schema="mysql"))
         for entry in self.entries:
             if record_key(entry.key).table_id == DDL_JOB_TABLE_ID:
                 jobs.take(entry)
@@ -141,8 +141,8 @@ def snapshot_at_start(recording: Recording) -> KvSnapshot:
 
 def mark_table_of(snapshot: KvSnapshot, recording: Recording) -> KvTable:
     """Raises FeedUnsuitable for a recording without it."""
-    result = (info for schema in snapshot.schemas if schema.name == MARK_TABLE.schema for info in schema.tables)
-    info = next((info for info in result if info["name"]["O"] == MARK_TABLE.table), None)
+    infos = (info for schema in snapshot.schemas if schema.name == MARK_TABLE.schema for info in schema.tables)
+    info = next((info for info in infos if info["name"]["O"] == MARK_TABLE.table), None)
     if info is None:
         raise FeedUnsuitable(f"the recording {recording.folder} has no {MARK_TABLE}", hint="choose one with a dump")
     return kv_table(info, schema=MARK_TABLE.schema)

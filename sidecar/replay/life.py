@@ -50,7 +50,7 @@ class LiveChange:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedRow:
+class ReplacedRow:
     """A row of a chunk that is not delivered: `change` came in its window and has other values."""
 
     schema: TableSchema
@@ -68,13 +68,13 @@ def life_of_a_key(log: Folder, output: Folder, recording: Recording) -> str:
     return (
         NO_KEY
         if dropped_row is None
-        else "\n".join(_life_lines(dropped_row, _received(output, dropped_row), _true_row(recording, dropped_row)))
+        else "\n".join(_life_lines(dropped_row, _output_rows(output, dropped_row), _true_row(recording, dropped_row)))
     )
 
 
-def best(dropped: Iterator[DroppedRow], last_ts: Mapping[tuple[TableName, str], CommitTs]) -> DroppedRow | None:
+def best(dropped: Iterator[ReplacedRow], last_ts: Mapping[tuple[TableName, str], CommitTs]) -> ReplacedRow | None:
     """The first update that is the last change of its key; without one the first row. `last_ts`: of the keys' texts, in the whole log."""
-    first: DroppedRow | None = None
+    first: ReplacedRow | None = None
     for one in dropped:
         first = first or one
         if one.change.op == "update" and last_ts[one.schema.name, _text_of(one.key)] == one.change.commit_ts:
@@ -95,37 +95,37 @@ class _Changes:
             for name, rows in self._of(manifest).items():
                 self.last_ts |= dict(zip(((name, key) for key in rows["key"].to_pylist()), rows["commit_ts"].to_pylist(), strict=True))
 
-    def dropped_rows(self) -> Iterator[DroppedRow]:
+    def dropped_rows(self) -> Iterator[ReplacedRow]:
         """In the order of the log, of each chunk those that a change has replaced by other values."""
         for manifest in self._manifests:
             for window in manifest.windows:
                 for chunk in window.chunks:
                     yield from self._dropped(manifest, window, chunk)
 
-    def _dropped(self, manifest: Manifest, window: ClosedWindow, chunk: ChunkFile) -> Iterator[DroppedRow]:
+    def _dropped(self, manifest: Manifest, window: ClosedWindow, chunk: ChunkFile) -> Iterator[ReplacedRow]:
         schema = self._schemas_of(manifest)[chunk.table]
         parts = [self._decoded[Seq(seq)].get(chunk.table) for seq in range(window.first_seq, manifest.seq + 1)]
-        results = [rows for rows in parts if rows is not None]
-        keys = touched(pa.concat_tables(results), window.low_ts, window.high_ts) if results else []
+        changes = [rows for rows in parts if rows is not None]
+        keys = touched(pa.concat_tables(changes), window.low_ts, window.high_ts) if changes else []
         if not len(keys):
             return
         with storage.open_to_read(self._log, chunk.path) as file:
             _, rows = parted(pq.read_table(file))
         mine = rows.filter(pc.is_in(key_text([rows.column(name) for name in schema.key]), value_set=keys))
         for key, row in rows_by_key(schema, mine).items():
-            change = _last_change(results, _text_of(key), window)
+            change = _last_change(changes, _text_of(key), window)
             if change.after is None or not equal_rows(schema, change.after, row):
-                yield DroppedRow(schema, key, window, chunk, row, change)
+                yield ReplacedRow(schema, key, window, chunk, row, change)
 
     def _of(self, manifest: Manifest) -> dict[TableName, pa.Table]:
         rows = read_rows(self._log, manifest).append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), manifest.rows))
         changes = decode(rows, codec=manifest.codec, schemas=self._schemas_of(manifest)).sort_by(
             [("commit_ts", "ascending"), ("rank", "ascending")]
         )
-        result = defaultdict[TableName, list[int]](list)
+        places_of = defaultdict[TableName, list[int]](list)
         for place, name in enumerate(zip(changes["schema"].to_pylist(), changes["table"].to_pylist(), strict=True)):
-            result[TableName(*name)].append(place)
-        return self._decoded.setdefault(manifest.seq, {name: changes.take(places) for name, places in result.items()})
+            places_of[TableName(*name)].append(place)
+        return self._decoded.setdefault(manifest.seq, {name: changes.take(places) for name, places in places_of.items()})
 
     def _schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
         if manifest.schemas not in self._schemas:
@@ -147,14 +147,14 @@ def _text_of(key: Key) -> str:
     return str(text)
 
 
-def _received(output: Folder, dropped: DroppedRow) -> list[dict[str, Any]]:
+def _output_rows(output: Folder, dropped: ReplacedRow) -> list[dict[str, Any]]:
     """The output's rows of the key, in their order."""
     key = dict(zip(dropped.schema.key, dropped.key, strict=True))
     files = (file for segment in read_segments(output) for file in segment.files if file.table == dropped.schema.name)
     return [row for file in files for row in read_output_rows(output, file) if row["key"] == key]
 
 
-def _true_row(recording: Recording, dropped: DroppedRow) -> Row | None:
+def _true_row(recording: Recording, dropped: ReplacedRow) -> Row | None:
     """At the recording's end."""
     truth = recording.truth(recording.end_ts)[dropped.schema.name]
     for name, value in zip(dropped.schema.key, dropped.key, strict=True):
@@ -165,20 +165,20 @@ def _true_row(recording: Recording, dropped: DroppedRow) -> Row | None:
 # ---- words ----------------------------------------------------------------------------------------------------------
 
 
-def _life_lines(one: DroppedRow, received: Sequence[dict[str, Any]], truth: Row | None) -> Iterator[str]:
+def _life_lines(one: ReplacedRow, rows: Sequence[dict[str, Any]], truth: Row | None) -> Iterator[str]:
     schema, window, change = one.schema, one.window, one.change
-    last: dict[str, Any] = received[-1] if received else {"after": None, "origin": "nobody", "commit_ts": "0"}
+    last: dict[str, Any] = rows[-1] if rows else {"after": None, "origin": "nobody", "commit_ts": "0"}
     has = None if last["after"] is None else tuple(last["after"][name] for name in schema.column_names())
     shown = _differing(schema, [one.row, change.after, has, truth])
     same = truth == has or (truth is not None and has is not None and equal_rows(schema, truth, has))
-    of_dump = sum(row["origin"] == "dump" for row in received)
+    of_dump = sum(row["origin"] == "dump" for row in rows)
     between, at = f"{_moment(window.low_ts)} and {_moment(window.high_ts)}", f"{_moment(change.commit_ts)}, commit-ts {change.commit_ts}"
     yield f"The life of one key: {schema.name}, {_pairs(schema.key, one.key)}"
     yield f"  window of the dump  marks at {between}, commit-ts {window.low_ts} and {window.high_ts}"
     yield f"  live change         {change.op} at {at}, between the marks: {_change(one, shown)}"
     yield f"  row of the chunk    {_values(schema, one.row, shown)}; read in this window, {_why(one)}; dropped"
     yield f"  the consumer        {_values(schema, has, shown)}; from the {ORIGINS[last['origin']]}, commit-ts {last['commit_ts']}"
-    yield f"                      rows of this key that it has received: {len(received):,}, {of_dump or 'none'} of them from a chunk"
+    yield f"                      rows of this key that it has received: {len(rows):,}, {of_dump or 'none'} of them from a chunk"
     yield f"  the source           {_values(schema, truth, shown)}; {'the same' if same else 'DIFFERENT'}"
 
 
@@ -189,7 +189,7 @@ def _differing(schema: TableSchema, images: Sequence[Row | None]) -> list[int]:
     return places or [place for place, name in enumerate(schema.column_names()) if name not in schema.key]
 
 
-def _why(one: DroppedRow) -> str:
+def _why(one: ReplacedRow) -> str:
     change = one.change
     return (
         "as it was before the change"
@@ -198,7 +198,7 @@ def _why(one: DroppedRow) -> str:
     )
 
 
-def _change(one: DroppedRow, shown: Sequence[int]) -> str:
+def _change(one: ReplacedRow, shown: Sequence[int]) -> str:
     before, after, names = one.change.before, one.change.after, one.schema.column_names()
     if before is None or after is None:
         return _values(one.schema, after, shown)

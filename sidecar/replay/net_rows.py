@@ -43,13 +43,13 @@ def net_rows(schemas: KvSchemas, jobs: Iterable[DdlJob], changes: Iterable[Chang
     tables = schemas.begin()
     for job in jobs:
         schemas.know_job(job)
-    cuts = [reported.commit_ts for reported in schemas.resolve(upto_ts)]
-    results: list[RowChange] = []
+    cuts = [ddl.commit_ts for ddl in schemas.resolve(upto_ts)]
+    row_changes: list[RowChange] = []
     for commit_ts, of_commit in groupby(changes, key=lambda change: change.commit_ts):
         while cuts and cuts[0] < commit_ts:
             tables = schemas.after([Ddl(cuts.pop(0), Rank.DDL, "", "", "", Lane(""), 0)])
-        results += _of_commit(commit_ts, schemas.named(of_commit), tables)
-    return results
+        row_changes += _of_commit(commit_ts, schemas.named(of_commit), tables)
+    return row_changes
 
 
 def _of_commit(commit_ts: CommitTs, changes: Iterable[Change], tables: Tables) -> list[RowChange]:
@@ -101,8 +101,8 @@ def without_false_deletes(recording: Recording, changes: Sequence[RowChange]) ->
             ):
                 false.setdefault((name, key), change)
     left_out = {id(change) for change in false.values()}
-    reported = [FalseDelete(change.commit_ts, name, key) for (name, key), change in false.items()]
-    return [change for change in changes if id(change) not in left_out], reported
+    false_deletes = [FalseDelete(change.commit_ts, name, key) for (name, key), change in false.items()]
+    return [change for change in changes if id(change) not in left_out], false_deletes
 
 
 def _last(recording: Recording, changes: Iterable[RowChange], upto_ts: CommitTs) -> dict[tuple[TableName, Key], RowChange]:

@@ -105,11 +105,11 @@ class Recording:
         folder = self.folder / "truth" / str(tso)
         if tso not in self.truth_ts:
             raise SourceError(f"{self.folder} has no recorded tables at {tso}", hint=f"ask for one of {', '.join(map(str, self.truth_ts))}")
-        result = {}
+        tables = {}
         for name, table in _json(folder / "tables.json")["tables"].items():
             columns = [column["name"] for column in table["columns"] if column["extra"] != "VIRTUAL GENERATED"]
-            result[TableName(*name.split(".", 1))] = pq.read_table(folder / f"{name}.parquet", columns=columns)
-        return result
+            tables[TableName(*name.split(".", 1))] = pq.read_table(folder / f"{name}.parquet", columns=columns)
+        return tables
 
     @property
     def default_feed(self) -> str:

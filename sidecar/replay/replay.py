@@ -114,7 +114,7 @@ class Replay:
         self.estimates = {table: start[table].num_rows for table in self.tables if table in start}
         self.began_s = self.clock.now_s()
         self.pipeline: Pipeline | None = None
-        self.reported: ReportedDump | None = None
+        self.kept_report: ReportedDump | None = None
         self.epoch = self.repeats = 0
 
     def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], SparkSession]) -> ReplayReport:
@@ -126,7 +126,7 @@ class Replay:
         play = Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends)
         self.cluster = self.feed.open(play, clock=self.clock)
         if self.settings.report is not None:
-            self.reported = ReportedDump(self._facts(), self.log, self.stored.history, self.spark, self.clock)
+            self.kept_report = ReportedDump(self._facts(), self.log, self.stored.history, self.spark, self.clock)
         for _ in range(STEPS_MAX):
             self._step()
             self.spark.check()
@@ -150,14 +150,14 @@ class Replay:
                 self.epoch += 1
                 self.pipeline = self._attach()
             self.pipeline.step(poll_s=POLL_S)
-            if self.reported is not None:
-                self.reported.see(self.pipeline, self.cluster.reached_ms(), self._changes())
+            if self.kept_report is not None:
+                self.kept_report.see(self.pipeline, self.cluster.reached_ms(), self._changes())
         except Crash as crash:
             if self.pipeline is not None:
                 self.repeats += self.pipeline.sequence.repeats
                 self.pipeline.outside.source.close()
-            if self.reported is not None:
-                self.reported.died(str(crash), self.cluster.reached_ms())
+            if self.kept_report is not None:
+                self.kept_report.died(str(crash), self.cluster.reached_ms())
             self.pipeline = None
 
     def _crash_due(self) -> bool:
@@ -301,11 +301,11 @@ class Replay:
         return ReplayFacts(self.feed.changefeed_id, own_id(self.log), played, sidecar.__version__)
 
     def _write_report(self) -> None:
-        if self.reported is not None:
+        if self.kept_report is not None:
             assert self.settings.report is not None
             assert self.pipeline is not None
             assert self.pipeline.dump.progress is not None
-            self.reported.write(operation_id(self.pipeline.dump.progress.dump_id), self.settings.report)
+            self.kept_report.write(operation_id(self.pipeline.dump.progress.dump_id), self.settings.report)
 
 
 def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> ReplayReport:

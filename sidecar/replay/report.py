@@ -84,9 +84,9 @@ class ReplayReport:
         """Per table the counts and the findings, with the rows dropped in windows."""
         if self.verdict is None:
             return None
-        result = self.verdict.to_json()
+        verdict = self.verdict.to_json()
         dropped = {str(table): count for table, count in self.dropped.items()}
-        return result | {"tables": [table | {"dropped": dropped.get(table["table"], 0)} for table in result["tables"]]}
+        return verdict | {"tables": [table | {"dropped": dropped.get(table["table"], 0)} for table in verdict["tables"]]}
 
     def summary(self) -> str:
         what = {"equal": "Every table equals the recorded one.", "different": "The output DIFFERS from the recorded tables."}

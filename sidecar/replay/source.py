@@ -246,7 +246,7 @@ def recorded_windows(recording: Recording) -> RecordedWindows:
     """Chunks of tables that TiCDC does not replicate are omitted. Raises FeedUnsuitable for a recording without a dump."""
     folder = recording.folder / "dump"
     try:
-        result = json.loads((folder / "windows.json").read_bytes())
+        content = json.loads((folder / "windows.json").read_bytes())
     except (OSError, ValueError) as error:
         raise FeedUnsuitable(f"{folder / 'windows.json'} holds no recorded dump: {error}", hint="choose a recording with a dump") from error
 
@@ -264,9 +264,9 @@ def recorded_windows(recording: Recording) -> RecordedWindows:
             high_ts=CommitTs(int(window["high_commit_ts"])),
             chunks=tuple(chunk(entry) for entry in window["chunks"] if entry["table"] in replicated),
         )
-        for window in result["windows"]
+        for window in content["windows"]
     )
-    return RecordedWindows(result["changefeed_id"], windows)
+    return RecordedWindows(content["changefeed_id"], windows)
 
 
 def _key(value: object) -> Key | None:

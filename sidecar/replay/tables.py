@@ -147,8 +147,8 @@ class RecordedTables:
     def rows(self, table: TableName, at_ts: CommitTs) -> dict[Key, Row]:
         """All rows of `table` at `at_ts` by key, in this server's order."""
         history = self._history(table, at_ts)
-        result = ((key, history.at(key, at_ts)) for key in history.keys)
-        return {key: row for key, row in result if row is not None}
+        pairs = ((key, history.at(key, at_ts)) for key in history.keys)
+        return {key: row for key, row in pairs if row is not None}
 
     def chunk(self, table: TableName, *, after: Key | None, upper: Key | None, rows_max: int, at_ts: CommitTs) -> ReplayedChunk:
         """The first `rows_max` rows with key in `(after, upper]` at `at_ts`; None is no bound.
@@ -159,9 +159,9 @@ class RecordedTables:
         first = 0 if after is None else bisect_right(history.order, history.place(after))
         end = len(history.keys) if upper is None else bisect_right(history.order, history.place(upper))
         versions = ((key, history.at(key, at_ts)) for key in map(history.keys.__getitem__, range(first, end)))
-        results = list(islice(((key, row) for key, row in versions if row is not None), rows_max))
-        rows = _arrow(history.schema, [row for _, row in results])
-        return ReplayedChunk(rows, results[-1][0] if results else after, len(results) < rows_max)
+        pairs = list(islice(((key, row) for key, row in versions if row is not None), rows_max))
+        rows = _arrow(history.schema, [row for _, row in pairs])
+        return ReplayedChunk(rows, pairs[-1][0] if pairs else after, len(pairs) < rows_max)
 
     def by_key(self, table: TableName, keys: Sequence[Key], *, at_ts: CommitTs) -> ReplayedChunk:
         """The rows with these keys at `at_ts`. Raises as `chunk`."""
@@ -202,11 +202,11 @@ class RecordedTables:
             if era is None:
                 continue
             schema = seen_by_sql(era.schema, truth)
-            expected, result = rows_by_key(schema, truth), era.rows(tso)
+            truth_rows, era_rows = rows_by_key(schema, truth), era.rows(tso)
             if schema is not era.schema:
                 places = [era.schema.column_names().index(column) for column in schema.column_names()]
-                result = {key: tuple(row[place] for place in places) for key, row in result.items()}
-            if expected.keys() != result.keys() or not all(equal_rows(schema, row, result[key]) for key, row in expected.items()):
+                era_rows = {key: tuple(row[place] for place in places) for key, row in era_rows.items()}
+            if truth_rows.keys() != era_rows.keys() or not all(equal_rows(schema, row, era_rows[key]) for key, row in truth_rows.items()):
                 raise SourceError(
                     f"the feed's changes of {name} do not lead to its recorded rows at {tso} in {self._recording.folder}",
                     hint="choose a feed that has every change (no event filters), and give the TiCDC server's time zone",
@@ -244,12 +244,12 @@ def _of_feed(recording: Recording, config: FeedConfig, server_tz: str) -> Iterat
 def _decoded(recording: Recording, config: FeedConfig, server_tz: str) -> list[dict[str, Any]]:
     """The feed's changes after `start_ts` as rows of the change frame, in the order of a segment, without repeats."""
     codec = config.codec()
-    results: list[Change] = []
+    row_changes: list[Change] = []
     for lane, messages in recording.messages(config).items():
         for position, (_, key, value) in enumerate(messages):
-            results += [e for e in codec.envelopes(Message(lane, position, key, value)) if isinstance(e, Change)]
+            row_changes += [e for e in codec.envelopes(Message(lane, position, key, value)) if isinstance(e, Change)]
     distinct: dict[Hashable, Change] = {}
-    for change in sorted(results, key=itemgetter(0, 1)):
+    for change in sorted(row_changes, key=itemgetter(0, 1)):
         if change.commit_ts > recording.start_ts:
             distinct.setdefault((change.commit_ts, codec.identity(change)), change)
     rows = logged(list(distinct.values()), codec.name)

@@ -71,8 +71,8 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
     chunks, thinned = Chunks(CHUNKS_EACH_MAX), ThinnedSamples()
     sums = DumpSums(thinned.passed(chunks.passed(entry.id, lines)))
     samples = thinned.kept()
-    results, events = chunks.kept(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
-    span = _span(results, samples)
+    kept_chunks, events = chunks.kept(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
+    span = _span(kept_chunks, samples)
     rows = sums.rows()
     dropped, only = [table["dropped"] for table in rows], _only(sums.scope)
     page = templates("sidecar.report").get_template("report.html")
@@ -88,7 +88,7 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
         },
         events=events[:EVENTS_MAX],
         more_events=max(len(events) - EVENTS_MAX, 0),
-        interleavings=_interleavings(results, chunks.count, samples, events),
+        interleavings=_interleavings(kept_chunks, chunks.count, samples, events),
         charts=charts(samples, span, events) if samples else [],
         held=held(samples),
         sinks=sink_figures(samples, facts.accepted),
@@ -105,7 +105,7 @@ def look() -> str:
 
 def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEvent] = (), *, sinks_max: int | None = None) -> list[Markup]:
     """Rates, lags, and the live delivery of each sink, of `sinks_max` at most."""
-    results = [
+    drawn = [
         chart("Dump", [Series("rows/s", "first", [(one.at_ms, one.rows_per_s) for one in samples])], span, unit="", events=events),
         chart("Live changes", [changes(samples)], span, unit="/s", events=events),
         chart("Lag", [
@@ -119,14 +119,14 @@ def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEv
             Series("p99", "second", [(at_ms, sink.live_s) for at_ms, sink in measured]),
             Series("bound", "bound", [(at_ms, sink.bound_s) for at_ms, sink in measured]),
         ]
-        results.append(chart(f"Live delivery to {name}", lines, span, unit=" s", events=events))
-    return results
+        drawn.append(chart(f"Live delivery to {name}", lines, span, unit=" s", events=events))
+    return drawn
 
 
 def changes(samples: Iterable[SampleLine]) -> Series:
     """Without the first sample of each owner: what it counts is not known by time."""
-    results = [(one.at_ms, one.changes_per_s) for before, one in pairwise(samples) if before.epoch == one.epoch]
-    return Series("changes", "third", results)
+    rates = [(one.at_ms, one.changes_per_s) for before, one in pairwise(samples) if before.epoch == one.epoch]
+    return Series("changes", "third", rates)
 
 
 def held(samples: Sequence[SampleLine]) -> list[Held]:
@@ -142,13 +142,15 @@ def held(samples: Sequence[SampleLine]) -> list[Held]:
 
 
 def sink_figures(samples: Sequence[SampleLine], accepted: dict[str, str]) -> list[SinkFigures]:
-    result = []
+    figures = []
     for name, measured in _by_sink(samples).items():
         sinks = [sink for _, sink in measured]
         above = sum(sink.live_s > sink.bound_s for sink in sinks) / len(sinks)
         middle = [median(values) for values in zip(*((sink.median_s, sink.live_s, sink.bound_s) for sink in sinks), strict=True)]
-        result.append(SinkFigures(name, middle[0], middle[1], max(sink.live_s for sink in sinks), middle[2], above, accepted.get(name, "")))
-    return result
+        figures.append(
+            SinkFigures(name, middle[0], middle[1], max(sink.live_s for sink in sinks), middle[2], above, accepted.get(name, ""))
+        )
+    return figures
 
 
 def _interleavings(chunks: Sequence[DumpedChunk], count: int, samples: Sequence[SampleLine], events: Sequence[TimedEvent]) -> list[Markup]:
@@ -177,7 +179,7 @@ def _whole_part(kept: int, place: int, *, kept_all: bool) -> tuple[int, int]:
 
 
 def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEvent]:
-    events = [TimedEvent(one.at_ms, f"{one.command}, by " + asker_text(one.asked_by), requested=True) for one in entry.commands]
+    events = [TimedEvent(one.at_ms, f"{one.command}, by " + asker_text(one.asked_by), is_command=True) for one in entry.commands]
     usual_s = _usual_s(samples)
     for before, after in pairwise(samples):
         passed_s = (after.at_ms - before.at_ms) / 1000
@@ -213,11 +215,11 @@ def _only(scope: ScopeLine | None) -> dict[tuple[str, str], str]:
 
 
 def _by_sink(samples: Iterable[SampleLine]) -> dict[str, list[tuple[int, Any]]]:
-    result = defaultdict[str, list[tuple[int, Any]]](list)
+    by_sink = defaultdict[str, list[tuple[int, Any]]](list)
     for one in samples:
         for sink in one.sinks:
-            result[sink.sink].append((one.at_ms, sink))
-    return dict(result)
+            by_sink[sink.sink].append((one.at_ms, sink))
+    return dict(by_sink)
 
 
 def _usual_s(samples: Sequence[SampleLine]) -> float:

@@ -63,11 +63,11 @@ class Series(NamedTuple):
 
 
 class TimedEvent(NamedTuple):
-    """A vertical line. `requested`: an operator wanted it."""
+    """A vertical line. `is_command`: an operator wanted it."""
 
     at_ms: float
     text: str
-    requested: bool = False
+    is_command: bool = False
 
 
 class Period(NamedTuple):
@@ -165,20 +165,20 @@ def _key(kind: str, name: str) -> Markup:
 
 
 def _event_keys(events: Iterable[TimedEvent], span: Period) -> Markup:
-    kinds = {event.requested for event in events if span.has(event.at_ms)}
+    kinds = {event.is_command for event in events if span.has(event.at_ms)}
     words = {True: _key("requested", "a command"), False: _key("happened", "what happened")}
-    return Markup("").join(key for requested, key in words.items() if requested in kinds)
+    return Markup("").join(key for is_command, key in words.items() if is_command in kinds)
 
 
 def _grid(span: Period, height: float, bottom: float) -> Markup:
-    results = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(span.left, span.end, bottom, bottom)]
+    marks = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(span.left, span.end, bottom, bottom)]
     for tick in range(TICKS):
         at_ms = span.first_ms + tick / (TICKS - 1) * span.length_ms
         anchor = ("start", "middle", "end")[(tick > 0) + (tick == TICKS - 1)]
         kind = "label between" if tick % 2 else "label"  # a narrow window leaves these out
         place = Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>')
-        results.append(place.format(kind, span.x(at_ms), round(height) - 5, anchor, axis_time(at_ms, span.length_ms)))
-    return Markup("").join(results)
+        marks.append(place.format(kind, span.x(at_ms), round(height) - 5, anchor, axis_time(at_ms, span.length_ms)))
+    return Markup("").join(marks)
 
 
 def _scale(top: float, span: Period, y: Callable[[float], float], unit: str) -> Markup:
@@ -192,7 +192,7 @@ def _line(event: TimedEvent, span: Period, bottom: float) -> Markup:
     if not span.has(event.at_ms):
         return Markup("")
     x = span.x(event.at_ms)
-    kind = "event requested" if event.requested else "event"
+    kind = "event requested" if event.is_command else "event"
     return Markup('<g><title>{}</title><line class="{}" x1="{}" x2="{}" y1="0" y2="{}"/></g>').format(event.text, kind, x, x, bottom)
 
 
@@ -219,18 +219,18 @@ def _peak(peak: Point, span: Period, unit: str) -> Markup:
 
 def _values(series: Sequence[Series], points: Sequence[Sequence[Point]], span: Period, between: tuple[float, float], unit: str) -> Markup:
     """The greatest values of each part of the axis, as texts that show under the pointer. `between`: where it has to be, from above."""
-    result: dict[int, dict[str, float]] = {}
+    columns: dict[int, dict[str, float]] = {}
     for one, line in zip(series, points, strict=True):
         for at_ms, value in line:
             if span.has(at_ms):
-                column = result.setdefault(min(int((at_ms - span.first_ms) / span.length_ms * COLUMNS), COLUMNS - 1), {})
+                column = columns.setdefault(min(int((at_ms - span.first_ms) / span.length_ms * COLUMNS), COLUMNS - 1), {})
                 column[one.name] = max(value, column.get(one.name, 0.0))
     wide = (span.end - span.left) / COLUMNS
     drawn = Markup(
         '<g class="at"><rect x="{}" y="{}" width="{}" height="{}"/><text class="label away" x="{}" y="{}" text-anchor="{}">{}</text></g>'
     )
     parts = []
-    for place, values in sorted(result.items()):
+    for place, values in sorted(columns.items()):
         at_ms = span.first_ms + (place + 0.5) / COLUMNS * span.length_ms
         text = "  ".join([axis_time(at_ms, span.length_ms), *(f"{name} {short(value)}{unit}" for name, value in values.items())])
         anchor = ("start", "middle", "end")[place * 3 // COLUMNS]

@@ -94,8 +94,8 @@ def described(client: EtcdClient, name: ChangefeedName) -> str:
         return one_line(error.message)
 
 
-def summary(value: Changefeed) -> str:
-    return one_line(f"{value.state}, {value.protocol or 'no protocol'} to {shown_uri(value.sink_uri)}")
+def summary(changefeed: Changefeed) -> str:
+    return one_line(f"{changefeed.state}, {changefeed.protocol or 'no protocol'} to {shown_uri(changefeed.sink_uri)}")
 
 
 def shown_uri(uri: str) -> str:
@@ -109,19 +109,19 @@ def shown_uri(uri: str) -> str:
 def chosen_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bool) -> ChosenChangefeed:
     """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
     never carry a dump."""
-    result = changefeed(name, read_changefeed_info(client, name))
-    against = problems_of_key_values(result) if key_values else _of_the_sink(result)
+    chosen = changefeed(name, read_changefeed_info(client, name))
+    against = problems_of_key_values(chosen) if key_values else _of_the_sink(chosen)
     cluster = pd_cluster_id(client)
-    elsewhere = _elsewhere(result.upstream_id, cluster)
+    elsewhere = _elsewhere(chosen.upstream_id, cluster)
     others, silent = other_members(client)
     try:
-        named = schemas_named(result.filter.rules)
-        hidden = ddls_hidden(result)
+        named = schemas_named(chosen.filter.rules)
+        hidden = ddls_hidden(chosen)
     except (RefusedRequest, FeedUnsuitable):
-        named, hidden = {"": list(result.filter.rules)}, False  # a filter that is not understood is among the problems
+        named, hidden = {"": list(chosen.filter.rules)}, False  # a filter that is not understood is among the problems
     return ChosenChangefeed(
-        changefeed=result,
-        feed="tikv" if key_values else "push" if result.sink.scheme == PUSH_SCHEME else "kafka",
+        changefeed=chosen,
+        feed="tikv" if key_values else "push" if chosen.sink.scheme == PUSH_SCHEME else "kafka",
         endpoints=(*client.section.endpoints, *others),
         silent=silent,
         problems=(*elsewhere, *against),
@@ -130,20 +130,20 @@ def chosen_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: b
         databases=tuple(schema for schema in named if schema),
         unnamed=tuple(named.get("", ())),
         ddls_hidden=hidden,
-        no_marks=no_marks(result, encoded=not key_values),
+        no_marks=no_marks(chosen, encoded=not key_values),
     )
 
 
-def _of_the_sink(value: Changefeed) -> list[Problem]:
+def _of_the_sink(changefeed: Changefeed) -> list[Problem]:
     try:
-        against = problems(value)
+        against = problems(changefeed)
     except ConfigError as error:
-        raise FeedUnsuitable(f"changefeed {value.name}: {error.message}", hint=error.hint + KEY_VALUES_HINT) from error
+        raise FeedUnsuitable(f"changefeed {changefeed.name}: {error.message}", hint=error.hint + KEY_VALUES_HINT) from error
     never = [problem for problem in against if problem.setting in _NEVER]
     if never:
         what = "; ".join(f"{problem.setting}: {problem.what}" for problem in never)
         hint = "; ".join(problem.hint for problem in never)
-        raise FeedUnsuitable(f"changefeed {value.name} cannot be dumped: {one_line(what)}", hint=hint + KEY_VALUES_HINT)
+        raise FeedUnsuitable(f"changefeed {changefeed.name} cannot be dumped: {one_line(what)}", hint=hint + KEY_VALUES_HINT)
     return against
 
 

@@ -9,7 +9,7 @@ from sidecar.shared.model.nouns import TableName
 from spark_merge.ddl.column_syntax import FORCED, Charset, column, condition, default, element, placement, table_option, tiflash_replica
 from spark_merge.ddl.partition_syntax import NOT_LOGGED, definitions, partition_by
 from spark_merge.ddl.reader import TokenReader
-from spark_merge.ddl.statement import ColumnChange, ColumnWord, Feature, Partitions, Pieces, Statement, StatementKind
+from spark_merge.ddl.statement import ColumnClause, ColumnWord, Feature, Partitions, Pieces, Statement, StatementKind
 
 
 def alter_table(reader: TokenReader) -> Statement:
@@ -43,7 +43,7 @@ class _Alter:
         self.exchanged: TableName | None = None
         self.renames: list[tuple[TableName, TableName]] = []
         self.unqualified: list[bool] = []
-        self.columns: list[ColumnChange] = []
+        self.columns: list[ColumnClause] = []
         self.partitions = Partitions.UNTOUCHED
         self.leaving: tuple[str, ...] | None = None
 
@@ -129,7 +129,7 @@ class _Alter:
         condition(reader)
         name = reader.name()
         if of_column:
-            self.columns.append(ColumnChange(ColumnWord.DROP, name, name))
+            self.columns.append(ColumnClause(ColumnWord.DROP, name, name))
         reader.skip("RESTRICT|CASCADE")
         return None
 
@@ -147,7 +147,7 @@ class _Alter:
             return reader.feature("index visibility", " " + reader.option())
         reader.take("COLUMN")
         name = reader.name()
-        self.columns.append(ColumnChange(ColumnWord.DEFAULT, name, name))
+        self.columns.append(ColumnClause(ColumnWord.DEFAULT, name, name))
         if reader.take("DROP DEFAULT"):
             return None
         reader.need("SET DEFAULT")
@@ -162,14 +162,14 @@ class _Alter:
 
     def _column(self, word: ColumnWord) -> None:
         name, kind = column(self._reader)
-        self.columns.append(ColumnChange(word, name, name, kind))
+        self.columns.append(ColumnClause(word, name, name, kind))
 
     def _change_column(self) -> None:
         reader = self._reader
         reader.take("COLUMN")
         condition(reader)
         before = reader.name()
-        self.columns.append(ColumnChange(ColumnWord.CHANGE, before, *column(reader)))
+        self.columns.append(ColumnClause(ColumnWord.CHANGE, before, *column(reader)))
         self._position()
 
     def _position(self) -> None:
@@ -183,7 +183,7 @@ class _Alter:
         if reader.take("COLUMN"):
             before = reader.name()
             reader.need("TO")
-            self.columns.append(ColumnChange(ColumnWord.RENAME, before, reader.name()))
+            self.columns.append(ColumnClause(ColumnWord.RENAME, before, reader.name()))
         elif reader.take("INDEX|KEY"):
             reader.name()
             reader.need("TO")

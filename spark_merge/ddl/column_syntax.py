@@ -66,8 +66,8 @@ class Charset:
     def pieces(self) -> Pieces:
         """A charset without a collation has TiDB's for it, which is not the target's."""
         collation = self.collation or DEFAULT_COLLATIONS.get(self.charset, "")
-        result = (Feature("charset", self.charset), Feature("collation", collation))
-        return tuple(one for one in result if one.text)
+        features = (Feature("charset", self.charset), Feature("collation", collation))
+        return tuple(one for one in features if one.text)
 
 
 # ---- a column ---------------------------------------------------------------------------------------------------------

@@ -112,13 +112,13 @@ def _ids(schema: TableSchema) -> dict[str, int]:
 
 def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
     """Names before by names after, folded. Of several changes of one column the way through all of them."""
-    result: dict[str, str] = {}
+    names: dict[str, str] = {}
     for statement in statements:
-        made = {lowered(name): result.get(lowered(previous), lowered(previous)) for previous, name in statement.columns}
+        made = {lowered(name): names.get(lowered(previous), lowered(previous)) for previous, name in statement.columns}
         for previous, _ in statement.columns:
-            result.pop(lowered(previous), None)
-        result |= made
-    return result
+            names.pop(lowered(previous), None)
+        names |= made
+    return names
 
 
 def added_column(column: Column, after: TableSchema) -> ColumnEffect:

@@ -101,18 +101,18 @@ def effects(head: Head) -> list[TableEffect]:
     if not head.ddls and head.next_schemas is head.schemas:
         return []
     ddls = [ddl for ddl in logged_ddls(head, head.ddls) if ddl.record.schema != MARK_TABLE.schema]
-    results: list[tuple[int, TableEffect]] = []
+    numbered: list[tuple[int, TableEffect]] = []
     unexplained = {number for number, ddl in enumerate(ddls) if ddl.problem}
     for pair in _pairs(head, ddls):
         about = [number for number, ddl in enumerate(ddls) if _is_about(ddl, pair)]
         unexplained -= set(about)
         if about or pair.old != pair.new:
-            results.append((about[0] if about else len(ddls), _effect(head, pair, ddls, [ddls[number] for number in about])))
+            numbered.append((about[0] if about else len(ddls), _effect(head, pair, ddls, [ddls[number] for number in about])))
     for number in unexplained:
         record = ddls[number].record
         effect = TableEffect(TableFate.UNKNOWN, TableName(record.schema, record.table), record=record, problem=ddls[number].problem)
-        results.append((number, effect))
-    return [effect for _, effect in sorted(results, key=lambda one: one[0])]
+        numbered.append((number, effect))
+    return [effect for _, effect in sorted(numbered, key=lambda one: one[0])]
 
 
 # ---- which table it is ------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.names import changed_tables, name_before
 from spark_merge.ddl.narrowest import keeps, typed
 from spark_merge.ddl.parser import parsed
-from spark_merge.ddl.statement import ColumnChange, ColumnWord, Partitions, Statement, StatementKind
+from spark_merge.ddl.statement import ColumnClause, ColumnWord, Partitions, Statement, StatementKind
 
 TS_MAX = CommitTs((1 << 63) - 1)
 
@@ -68,7 +68,7 @@ class PreviousColumn:
     defaulted: str = ""
     types: tuple[str, ...] = ()
 
-    def given(self, change: ColumnChange, text: str) -> PreviousColumn:
+    def given(self, change: ColumnClause, text: str) -> PreviousColumn:
         """Before a statement that gives it a type."""
         return replace(self, name=change.before, redefined=self.redefined or text, types=(change.type, *self.types))
 
@@ -175,9 +175,9 @@ def eras(schema: TableSchema, ddls: Iterable[DdlRecord], *, keeps_partitions: bo
     return walk.begun(CommitTs(0))
 
 
-def era_of(value: Sequence[Era], name: TableName, commit_ts: int) -> Era | None:
+def era_of(table_eras: Sequence[Era], name: TableName, commit_ts: int) -> Era | None:
     """None: the row is of no table, or of another one."""
-    return next((one for one in value if one.meets(commit_ts, commit_ts) and one.name.folded() == name.folded()), None)
+    return next((one for one in table_eras if one.meets(commit_ts, commit_ts) and one.name.folded() == name.folded()), None)
 
 
 def _refused(table: TableName, why: str) -> SinkError:
@@ -228,9 +228,9 @@ class _Backwards:
         """Of a statement that is not understood."""
         if begins(record.query, *_MAKE_TABLE):
             return False
-        own, reported = self._era.name.folded(), TableName(record.schema, record.table).folded()
+        own, named_table = self._era.name.folded(), TableName(record.schema, record.table).folded()
         named = re.search(rf"(?<!\w){re.escape(own.table)}(?!\w)", lowered(record.query))
-        return named is not None or reported in (own, TableName(own.schema, ""))
+        return named is not None or named_table in (own, TableName(own.schema, ""))
 
     def _begins(self, record: DdlRecord, statement: Statement | UnsupportedDdl) -> bool:
         if isinstance(statement, UnsupportedDdl):
@@ -327,7 +327,7 @@ def _read(text: str, schema: str) -> Statement | UnsupportedDdl:
         return error.with_traceback(None)
 
 
-def _last_change(statement: Statement, name: str) -> ColumnChange | None:
+def _last_change(statement: Statement, name: str) -> ColumnClause | None:
     """That made the column which has this name after the statement. A name that it drops and adds is added."""
     own = [one for one in statement.changes if lowered(one.after) == lowered(name) and one.word is not ColumnWord.DROP]
     making = [one for one in own if one.word is not ColumnWord.DEFAULT]

@@ -159,10 +159,10 @@ def _by_ids(statement: Statement, moved: list[Move]) -> tuple[Move, ...]:
 
     moves = list(statement.moves)
     for number in sorted(range(len(moves)), key=lambda number: sum(statement.unqualified[number])):
-        results = [pair for pair in moved if all(map(fits, moves[number], statement.unqualified[number], pair))]
-        if len(results) == 1:
-            moves[number] = results[0]
-            moved.remove(results[0])
+        fitting = [pair for pair in moved if all(map(fits, moves[number], statement.unqualified[number], pair))]
+        if len(fitting) == 1:
+            moves[number] = fitting[0]
+            moved.remove(fitting[0])
     return tuple(moves)
 
 

@@ -66,8 +66,8 @@ def keeps(texts: pa.Array, column: Column, new: Typed) -> bool:
     values = pc.drop_null(texts)
     if column.kind != new.column.kind:
         return False
-    results = (conversion(one, new) for one in _narrowest(values, column, new)) if len(values) else ()
-    return all(one in (Conversion.UNCHANGED, Conversion.PADDED) for one in results)
+    conversions = (conversion(one, new) for one in _narrowest(values, column, new)) if len(values) else ()
+    return all(one in (Conversion.UNCHANGED, Conversion.PADDED) for one in conversions)
 
 
 def _narrowest(values: pa.Array, column: Column, new: Typed) -> Iterator[Typed]:
@@ -125,5 +125,5 @@ def _text(values: pa.Array, new: Typed) -> ColumnType:
 
 
 def _negative(values: pa.Array) -> bool:
-    result: bool = pc.any(pc.starts_with(values, "-")).as_py()
-    return result
+    is_negative: bool = pc.any(pc.starts_with(values, "-")).as_py()
+    return is_negative

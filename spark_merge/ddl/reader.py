@@ -67,9 +67,9 @@ class TokenReader:
     def at_end(self) -> bool:
         return self.next.kind == "end" or self.sees(";")
 
-    def refuse(self, expected: str) -> NoReturn:
+    def refuse(self, what: str) -> NoReturn:
         text = self.next.text or "its end"
-        raise UnsupportedDdl(f"the DDL {self.text!r} is not understood at {text!r}: {expected} was expected", hint=REPORT)
+        raise UnsupportedDdl(f"the DDL {self.text!r} is not understood at {text!r}: {what} was expected", hint=REPORT)
 
     # ---- what is passed over ---------------------------------------------------------------------------------------------
 
@@ -89,11 +89,11 @@ class TokenReader:
     # ---- what is copied --------------------------------------------------------------------------------------------------
 
     def take(self, words: Words) -> bool:
-        result = self.sees(words)
-        if result:
+        is_next = self.sees(words)
+        if is_next:
             for _ in words.split():
                 self._copy()
-        return result
+        return is_next
 
     def take_any(self, words: Iterable[Words]) -> bool:
         return any(self.take(one) for one in words)

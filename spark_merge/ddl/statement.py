@@ -109,7 +109,7 @@ class ColumnWord(Enum):
     DEFAULT = "SET DEFAULT"
 
 
-class ColumnChange(NamedTuple):
+class ColumnClause(NamedTuple):
     """The column's names before and after the statement, as written; of an added or dropped one they are equal. `type`: the text of its
     type, where the statement has one."""
 
@@ -133,7 +133,7 @@ class Statement:
     items: tuple[Pieces, ...] = ()
     tail: Pieces = ()
     moves: tuple[tuple[TableName, TableName], ...] = ()
-    changes: tuple[ColumnChange, ...] = ()
+    changes: tuple[ColumnClause, ...] = ()
     partitions: Partitions = Partitions.UNTOUCHED
     leaving: tuple[str, ...] | None = None
     unqualified: tuple[tuple[bool, bool], ...] = ()

@@ -16,8 +16,8 @@ REPORT = "carry it out at the target by hand and name its commit_ts in the sink'
 
 def ddl_tokens(text: str) -> list[SqlToken]:
     """An `end` is the last. Raises UnsupportedDdl for what is no token."""
-    results = list(tokens(text, features=FEATURES))
-    for token in results:
+    in_text = list(tokens(text, features=FEATURES))
+    for token in in_text:
         if token.kind == "invalid":
             raise UnsupportedDdl(f"the DDL {text!r} holds {text[token.at : token.at + 20]!r}, which no statement does", hint=REPORT)
-    return results
+    return in_text

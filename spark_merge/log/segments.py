@@ -1,11 +1,11 @@
 """A segment's live rows as one task needs them: decoded, by table or as committed, in `commit_ts, rank, ordinal`, in bounded memory.
 
-- Of a segment as many tables are held at once as have ROWS_MAX rows and HELD_BYTES_MAX bytes together: a pass over the file for each such
+- Of a segment as many tables are held at once as have ROWS_MAX rows and LIVE_BYTES_MAX bytes together: a pass over the file for each such
   pack of tables. The bytes are those of the rows themselves, not of the packed file, so they are known when they have been read.
 - Tables with few rows are decoded in one pass (codecs/decode/tables.py): what a segment costs follows its rows, not its tables. Who needs
   one table of it, as the windows of a dump do, decodes that one alone, but where others share what is decoded.
 - A table, or a whole segment in its own order, that has more, or most of the rows, is streamed by row groups. Of a transaction that
-  continues over row groups at most HELD_ROWS_MAX rows and HELD_BYTES_MAX bytes wait for its end; a larger one is read twice, deletes first
+  continues over row groups at most HELD_ROWS_MAX rows and LIVE_BYTES_MAX bytes wait for its end; a larger one is read twice, deletes first
   (an update that moves a key is a delete and an insert: deletes come first across the whole commit_ts).
 
 It must not know chunks, windows or sinks.
@@ -38,7 +38,7 @@ from spark_merge.port.pieces import HELD_ROWS_MAX
 ROWS_MAX = 200_000
 """Rows of a segment that are held at once: some hundred megabytes."""
 
-HELD_BYTES_MAX = 64 << 20
+LIVE_BYTES_MAX = 64 << 20
 """Of the messages of a segment's rows that are held at once, and of the decoded rows of a transaction that wait for its end: fewer rows
 where they are large. Decoded, rows are at most a few times as large as their messages."""
 
@@ -176,7 +176,7 @@ class Segments:
                 parts.append(self._held(part, table).rows)
                 there.update(self._group(part, table))
                 size += parts[-1].nbytes
-                if size > HELD_BYTES_MAX:
+                if size > LIVE_BYTES_MAX:
                     raise _TooLarge
         return pa.concat_tables(parts)
 
@@ -256,7 +256,7 @@ def _together(groups: Iterator[pa.Table]) -> pa.Table:
     for rows in groups:
         parts.append(rows)
         size += rows.nbytes
-        if size > HELD_BYTES_MAX:
+        if size > LIVE_BYTES_MAX:
             raise _TooLarge
     return pa.concat_tables(parts or [NO_ROWS])
 
@@ -344,7 +344,7 @@ def in_order(groups: Callable[[], Iterator[pa.Table]]) -> Iterator[pa.Table]:
         if start_of_last:
             yield rows.slice(0, start_of_last)
         held = rows.slice(start_of_last)
-        if held.num_rows > HELD_ROWS_MAX or held.nbytes > HELD_BYTES_MAX:
+        if held.num_rows > HELD_ROWS_MAX or held.nbytes > LIVE_BYTES_MAX:
             passed, held = int(commit_ts[-1]), None
             yield from _transaction(groups(), groups(), passed)
     if held is not None and held.num_rows:

@@ -76,18 +76,18 @@ def units(heads: Sequence[Head], *, chunk_parts: int, live_part_rows: int = 0) -
     first, ordinal), never from their place: a cut may go through a transaction, and what moves a key has its delete and its insert in
     one part, but a swap of keys has them crosswise in two.
     """
-    results: list[Unit] = []
+    log_units: list[Unit] = []
     for head in heads:
         due, live = head.due_chunks(), head.table_rows != {}
         if not chunk_parts:
-            results += [Unit(head.seq, live, tuple(due))] if live or due else []
+            log_units += [Unit(head.seq, live, tuple(due))] if live or due else []
             continue
-        results += _live_parts(head.manifest, chunk_parts, live_part_rows) if live else []
+        log_units += _live_parts(head.manifest, chunk_parts, live_part_rows) if live else []
         parts: defaultdict[tuple[TableName, int], list[DueChunk]] = defaultdict(list)
         for chunk in due:
             parts[chunk.table, 1 + chunk.number % chunk_parts].append(chunk)
-        results += [Unit(head.seq, live=False, chunks=tuple(chunks), part=part) for (_, part), chunks in sorted(parts.items())]
-    return results
+        log_units += [Unit(head.seq, live=False, chunks=tuple(chunks), part=part) for (_, part), chunks in sorted(parts.items())]
+    return log_units
 
 
 def _live_parts(manifest: Manifest, chunk_parts: int, rows_max: int) -> Iterator[Unit]:
@@ -142,21 +142,21 @@ def _chunk_tasks(seq: Seq, chunks: Sequence[DueChunk], part: int, chunk_parts: i
         yield Task(f"dump-{seq}-{part + number}", (Unit(seq, live=False, chunks=tuple(chunks[number::chunk_parts]), part=part + number),))
 
 
-def spread(value: Sequence[Unit], heads: Sequence[Head], *, cores: int) -> list[tuple[Unit, ...]]:
+def spread(to_spread: Sequence[Unit], heads: Sequence[Head], *, cores: int) -> list[tuple[Unit, ...]]:
     """The units side by side in groups of like cost, enough of them for all cores.
 
     What a group decodes it decodes once: the live rows of its units, and the tables that its windows reach back to, for their keys. Where a
     new group would decode again what the one before it has, it begins only when that one has chunks that cost as much.
     """
     by_seq = {head.seq: head for head in heads}
-    decoded = [_decoded(unit, by_seq) for unit in value]
-    chunk_rows = [sum(chunk.rows for chunk in unit.chunks) for unit in value]
+    decoded = [_decoded(unit, by_seq) for unit in to_spread]
+    chunk_rows = [sum(chunk.rows for chunk in unit.chunks) for unit in to_spread]
     total = sum(chunk_rows) + sum({place: cost for places in decoded for place, cost in places.items()}.values())
     target = max(total / (TASKS_A_CORE * cores), TASK_COST_MIN)
     groups: list[list[Unit]] = []
     filled = filled_chunks = 0
     known: _Decoded = {}
-    for unit, places, rows in zip(value, decoded, chunk_rows, strict=True):
+    for unit, places, rows in zip(to_spread, decoded, chunk_rows, strict=True):
         again = sum(cost for place, cost in places.items() if place in known)
         cost = rows + sum(places.values()) - again
         if not groups or (filled + cost / 2 > target and again <= filled_chunks):
@@ -175,16 +175,16 @@ _Decoded: TypeAlias = dict[tuple[Seq, TableName | range | None], int]
 def _decoded(unit: Unit, heads: Mapping[Seq, Head]) -> _Decoded:
     """For one unit. A segment before the batch is taken to be as the one where the window closes."""
     head = heads[unit.seq]
-    result: _Decoded = {}
+    costs: _Decoded = {}
     if unit.live and unit.within is None and head.table_rows is not None:
-        result |= {(unit.seq, table): LIVE_ROW_COST * rows for table, rows in head.table_rows.items()}
+        costs |= {(unit.seq, table): LIVE_ROW_COST * rows for table, rows in head.table_rows.items()}
     elif unit.live:
-        result[unit.seq, unit.within] = LIVE_ROW_COST * (head.manifest.rows if unit.within is None else len(unit.within))
+        costs[unit.seq, unit.within] = LIVE_ROW_COST * (head.manifest.rows if unit.within is None else len(unit.within))
     for chunk in unit.chunks:
         for seq in map(Seq, range(chunk.first_seq, chunk.seq + 1)):
-            reported = heads.get(seq, head)
-            if reported.table_rows is None:
-                result[seq, None] = LIVE_ROW_COST * reported.manifest.rows
-            elif chunk.table in reported.table_rows:
-                result[seq, chunk.table] = LIVE_ROW_COST * reported.table_rows[chunk.table]
-    return result
+            segment_head = heads.get(seq, head)
+            if segment_head.table_rows is None:
+                costs[seq, None] = LIVE_ROW_COST * segment_head.manifest.rows
+            elif chunk.table in segment_head.table_rows:
+                costs[seq, chunk.table] = LIVE_ROW_COST * segment_head.table_rows[chunk.table]
+    return costs

@@ -4,7 +4,7 @@
 
 - A window's keys are made by the task that has its chunks, once for all of them, out of the segments that the window reaches back to.
 - A segment is decoded with the schemas of its own manifest, and only those tables of it that the task asks for.
-- Memory: of a segment as many tables are held at once as have ROWS_MAX rows and HELD_BYTES_MAX bytes together; one that has more is
+- Memory: of a segment as many tables are held at once as have ROWS_MAX rows and LIVE_BYTES_MAX bytes together; one that has more is
   streamed by row groups (`segments.in_order`). A writer receives pieces that are bounded in bytes (port/pieces.py).
 """
 
@@ -80,10 +80,10 @@ def _portions(task: Task, reader: _Reader) -> Iterator[Portion]:
     for unit in task.units:
         for portion in _by_table(unit, reader) if task.order == "table" else _as_committed(unit, reader):
             progressed()
-            yield replace(portion, pieces=_reported(portion.pieces))
+            yield replace(portion, pieces=_with_progress(portion.pieces))
 
 
-def _reported(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def _with_progress(pieces: Iterator[Piece]) -> Iterator[Piece]:
     for piece in pieces:
         progressed()
         yield piece
@@ -146,9 +146,9 @@ def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) 
     or unreadable, LogUnreachable."""
     try:
         for part in survivors(log.opened_for(bare), schema, due.path, keys):
-            for result, deletes in ((part.absent, True), (part.rows, False)):
-                if result.rows.num_rows or result.dropped:
-                    yield ChunkPiece(due, result, deletes)
+            for kept_part, deletes in ((part.absent, True), (part.rows, False)):
+                if kept_part.rows.num_rows or kept_part.dropped:
+                    yield ChunkPiece(due, kept_part, deletes)
     except (storage.Absent, storage.Refused, pa.ArrowException, UnicodeDecodeError) as error:
         raise LogBroken(f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}", hint=WAY_OUT) from error
     except storage.StorageError as error:

@@ -8,7 +8,7 @@ The rule: an array of text in one piece (`pa.string`, `pa.binary`, `pa.list_`) h
 - A piece is PIECE_BYTES_MAX at most. An encoding writes a byte as six at most (`\\u0001` in JSON), so a piece makes 192 MiB.
 - A row is 120 MiB at most (TiDB's `txn-entry-size-limit`), with its old image 240 MiB, and so 1,440 MiB encoded; a BLOB's text is hex.
 
-The bounds of what is collected are beside their uses: HELD_BYTES_MAX of a segment's rows (log/segments.py), CHUNK_TEXT_BYTES_MAX of a chunk
+The bounds of what is collected are beside their uses: LIVE_BYTES_MAX of a segment's rows (log/segments.py), CHUNK_TEXT_BYTES_MAX of a chunk
 (sidecar/shared/model/messages.py), and each sink's own.
 """
 

@@ -37,7 +37,7 @@ from sidecar.shared.process.limits import limits
 from spark_merge.delivery.task_errors import error_of_task, notifying
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.verify.context import TaskRunner
-from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
+from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, RunState, SparkDone, SparkWork
 from spark_merge.verify.runner import Verifications, VerifySettings
 from spark_merge.verify.source import SqlSource
 
@@ -65,7 +65,7 @@ class WorkerLink:
         self._link, self._ended = link, ended
         self.late = False
         self._numbers = count()
-        self._requested: dict[int, SimpleQueue[SparkDone]] = {}
+        self._answers: dict[int, SimpleQueue[SparkDone]] = {}
         self._lock = Lock()
         Background(self._listen, name="verify-link")
 
@@ -76,7 +76,7 @@ class WorkerLink:
         """What Spark has made of it. Raises what that raises."""
         with self._lock:
             number = next(self._numbers)
-            answer = self._requested[number] = SimpleQueue()
+            answer = self._answers[number] = SimpleQueue()
         self._link.send(SparkWork(number, work))
         done = answer.get()
         if done.error:
@@ -91,7 +91,7 @@ class WorkerLink:
                         self.late = late
                     case SparkDone() as done:
                         with self._lock:
-                            answer = self._requested.pop(done.number)
+                            answer = self._answers.pop(done.number)
                         answer.put(done)
         finally:
             self._ended()
@@ -177,11 +177,11 @@ class CountedVerifications(Verifications):
             remove_work(self._log, request.id)
             return end_stopped(self._log, request.id, self._settings.now_ms(), why=why)
         self._begun.add(request.id)
-        self._link.send(UnderWay(request.id))
+        self._link.send(RunState(request.id))
         try:
             return super().carry_out(request, ending)
         finally:
-            self._link.send(UnderWay(None))
+            self._link.send(RunState(None))
 
 
 def main() -> None:

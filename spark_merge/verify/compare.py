@@ -100,7 +100,7 @@ def sum_of(rows: pa.Table) -> Sum:
 
 
 def total(sums: Sequence[Sum]) -> Sum:
-    result = Sum()
+    whole = Sum()
     for one in sums:
-        result = result.plus(one)
-    return result
+        whole = whole.plus(one)
+    return whole

@@ -44,9 +44,9 @@ FILE_ROWS = 500_000
 _HIGH_SEED, _LOW_SEED, _BUCKET_SEED, _PART_SEED = 0x7469, 0x6463, 0x6475, 0x6D70
 
 
-def digests(schema: TableSchema, value: RowsRead) -> pa.Table:
+def digests(schema: TableSchema, read: RowsRead) -> pa.Table:
     """One a row. `value.rows` has the schema's columns. Raises SinkError for a row without a key."""
-    rows = value.rows.select(list(schema.column_names()))
+    rows = read.rows.select(list(schema.column_names()))
     key = key_text([rows.column(name) for name in schema.key]) if rows.num_rows else pa.chunked_array([[]], pa.string())
     if key.null_count:
         names = ", ".join(schema.key)
@@ -56,14 +56,14 @@ def digests(schema: TableSchema, value: RowsRead) -> pa.Table:
         )
     high, low = _hashes(schema, rows)
     count = rows.num_rows
-    if value.versions is None:
+    if read.versions is None:
         commit_ts, rank, deleted = (
             pa.array(np.zeros(count, np.int64)),
             pa.array(np.zeros(count, np.int32)),
             pa.array(np.zeros(count, np.bool_)),
         )
     else:
-        commit_ts, rank, deleted = value.versions
+        commit_ts, rank, deleted = read.versions
         gone = deleted.to_numpy(zero_copy_only=False)
         high, low = np.where(gone, 0, high), np.where(gone, 0, low)
     return pa.table([key, pa.array(high, pa.uint64()), pa.array(low, pa.uint64()), commit_ts, rank, deleted], schema=DIGESTS)
@@ -101,7 +101,7 @@ def write_digests(
 def read_bucket(folder: Folder, names: Sequence[str], bucket: int, part: tuple[int, int] = (0, 1)) -> pa.Table:
     """The digests of one bucket out of these files. `part`: which of how many parts of it, each with its keys."""
     number, count = part
-    result = []
+    batches = []
     for name in names:
         with storage.open_to_read(folder, name) as file, pa.ipc.open_file(file) as reader:
             batch = reader.get_batch(bucket)
@@ -109,8 +109,8 @@ def read_bucket(folder: Folder, names: Sequence[str], bucket: int, part: tuple[i
                 series = pl.from_arrow(batch.column("key"))
                 assert isinstance(series, pl.Series)
                 batch = batch.filter(pa.array((series.hash(seed=_PART_SEED) % count == number).to_numpy()))
-            result.append(batch)
-    return pa.Table.from_batches(result, DIGESTS)
+            batches.append(batch)
+    return pa.Table.from_batches(batches, DIGESTS)
 
 
 def _write(folder: Folder, name: str, rows: pa.Table, buckets: int) -> tuple[str, int]:

@@ -41,4 +41,4 @@ class Lateness:
         return any(took_s > max(self._late_s, BESIDE_MAX * self._usual_s.get(sink, 0.0)) for sink, took_s in batches_s.items())
 
     def _usual(self) -> dict[str, float]:
-        return {sink: median(results) for sink, results in self._last_s().items() if len(results) >= USUAL_BATCHES}
+        return {sink: median(seconds) for sink, seconds in self._last_s().items() if len(seconds) >= USUAL_BATCHES}

@@ -1,7 +1,7 @@
 """What a merge worker and the process of its verifications say to each other, over a pair of sockets.
 
     worker ──► BeginVerifying, then LateState when that changes, and SparkDone for each SparkWork ──► process
-    worker ◄── UnderWay, Notice, SparkWork ◄── process
+    worker ◄── RunState, Notice, SparkWork ◄── process
 
 A message is a pickle: both ends are processes of one user, and one has started the other.
 """
@@ -40,7 +40,7 @@ class LateState:
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class RunState:
     """`verification`: the id of the one that runs."""
 
     verification: OperationId | None

@@ -52,13 +52,13 @@ class RowsOfKeys:
 
     def __call__(self) -> list[RowsRead]:
         wanted = pa.array(self.wanted, pa.string())
-        result = []
+        looked_at = []
         for read in rows_of(self.part):
             if read.rows.num_rows:
                 at = pc.is_in(key_text([read.rows.column(name) for name in self.key]), value_set=wanted).combine_chunks()
                 versions = None if read.versions is None else Versions(*(column.filter(at) for column in read.versions))
-                result.append(RowsRead(read.rows.filter(at), versions))
-        return result
+                looked_at.append(RowsRead(read.rows.filter(at), versions))
+        return looked_at
 
 
 def by_key(schema: TableSchema, tables: Sequence[pa.Table]) -> dict[str, Row]:

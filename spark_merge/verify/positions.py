@@ -42,10 +42,10 @@ class Positions:
     waits_for: Callable[[str], object]
 
     def accepted(self) -> Accepted:
-        result = self.sink.look()
-        if result is None:
+        position = self.sink.look()
+        if position is None:
             raise SinkError(f"sink {self.name} has accepted nothing yet", hint="wait until it has: see dumpquery")
-        return result
+        return position
 
     def schema_after(self, accepted: Accepted) -> TableSchema:
         """The table in the sink. Raises Altered where the log has none."""

@@ -38,7 +38,7 @@ from sidecar.shared.process.background import Background
 from sidecar.shared.process.group import await_end, lives, members
 from spark_merge.delivery.task_errors import error_text
 from spark_merge.verify.lateness import Lateness
-from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
+from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, RunState, SparkDone, SparkWork
 from spark_merge.verify.starvation import Starvation
 
 LOOK_S = 0.25
@@ -47,7 +47,7 @@ REQUESTED_EVERY_S = 1.0
 """Between two looks for requests; each lists a folder."""
 STOP_S = 0.5
 IDLE_S = 30.0
-RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
+CHILD_RETRY_FIRST_S, CHILD_RETRY_MAX_S = 1.0, 60.0
 LONG_LIFE_S = 60.0
 END_S = 5.0
 STUCK_S = 60.0
@@ -125,7 +125,7 @@ class _Child:
         with closing(self._link), suppress(EOFError, OSError, pickle.UnpicklingError):
             while True:
                 match self._link.receive():
-                    case UnderWay(verification):
+                    case RunState(verification):
                         self.running = verification
                     case Notice(text):
                         self._notice(text)
@@ -159,10 +159,10 @@ class VerifyProcess:
         self._ending = False
         self._killed_s: float | None = None
         self._over: set[OperationId] = set()
-        self._requested: list[OperationId] = []
+        self._due_ids: list[OperationId] = []
         self._requested_s = self._wanted_s = -REQUESTED_EVERY_S
         self._begin_s = 0.0
-        self._retry_s = RETRY_FIRST_S
+        self._retry_s = CHILD_RETRY_FIRST_S
         self._stop_s: tuple[OperationId | None, float] = None, 0.0
 
     @property
@@ -191,10 +191,10 @@ class VerifyProcess:
 
     def _step(self, now_s: float) -> None:
         if now_s - self._requested_s >= REQUESTED_EVERY_S:
-            before, self._requested_s, self._requested = self._requested, now_s, self._due()
-            if self._requested and not before:
+            before, self._requested_s, self._due_ids = self._due_ids, now_s, self._due()
+            if self._due_ids and not before:
                 self.lateness.begin()
-        self._wanted_s = now_s if self._requested else self._wanted_s
+        self._wanted_s = now_s if self._due_ids else self._wanted_s
         if self._ending and not self._end():
             return
         child = self._child
@@ -204,7 +204,7 @@ class VerifyProcess:
             if not gone:
                 return
         if child is None:
-            if self._requested and now_s >= self._begin_s:
+            if self._due_ids and now_s >= self._begin_s:
                 self._child = _Child(self.begin, self.cluster, self.notice)
         elif (code := child.exit_code()) is not None:
             self._died(child, code, now_s)
@@ -217,7 +217,7 @@ class VerifyProcess:
 
     def _see_starvation(self, child: _Child, now_s: float, late: bool) -> None:
         before = self.starvation.waits_for
-        if self._requested:
+        if self._due_ids:
             self.starvation.look(child.group, now_s, late=late)
         else:
             self.starvation.forget()
@@ -226,15 +226,15 @@ class VerifyProcess:
 
     def _due(self) -> list[OperationId]:
         """Those that are requested and not over."""
-        result: list[OperationId] = []
+        ids: list[OperationId] = []
         for operation_id in request_ids(self._log):
             if operation_id not in self._over:
                 state = read_state(self._log, operation_id)
                 if state is not None and state.is_over:
                     self._over.add(operation_id)
                 else:
-                    result.append(operation_id)
-        return result
+                    ids.append(operation_id)
+        return ids
 
     def _stop(self, child: _Child, now_s: float) -> None:
         running = child.running
@@ -249,8 +249,8 @@ class VerifyProcess:
 
     def _died(self, child: _Child, code: int, now_s: float) -> None:
         self._end()
-        self._retry_s = RETRY_FIRST_S if now_s - child.began_s >= LONG_LIFE_S else self._retry_s
-        self._begin_s, self._retry_s = now_s + self._retry_s, min(2 * self._retry_s, RETRY_MAX_S)
+        self._retry_s = CHILD_RETRY_FIRST_S if now_s - child.began_s >= LONG_LIFE_S else self._retry_s
+        self._begin_s, self._retry_s = now_s + self._retry_s, min(2 * self._retry_s, CHILD_RETRY_MAX_S)
         self.notice(f"the process of verifications ended with exit code {code}, and is started again: see its lines above")
 
     def _end(self) -> bool:

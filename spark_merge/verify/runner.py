@@ -266,9 +266,9 @@ class _Verification:
                 request = self._request
                 seed = f"{request.seed or request.id}/{sink}/{table.name}"
                 check = TableCheck(context, sink, opened, table, work, request.sample, request.slice, unjudged, seed)
-                result = check.run()
+                table_report = check.run()
                 self._write_differences(number, check)
-                return result
+                return table_report
         except (Ending, SparkLost, LogUnreachable):
             continues = True
             raise

@@ -31,13 +31,13 @@ class Scheduled(NamedTuple):
 
 def scheduled(group: int) -> dict[int, Scheduled]:
     """Of each thread of the processes of a group, since it began; none where the system does not count."""
-    result = {}
+    by_thread = {}
     for process in members(group):
         for file in _PROC.glob(f"{process}/task/[0-9]*/schedstat"):
             with suppress(OSError, ValueError):  # it has ended, or the kernel does not count
                 ran_ns, waited_ns, _ = map(int, file.read_text().split())
-                result[int(file.parent.name)] = Scheduled(ran_ns / 1e9, waited_ns / 1e9)
-    return result
+                by_thread[int(file.parent.name)] = Scheduled(ran_ns / 1e9, waited_ns / 1e9)
+    return by_thread
 
 
 class Starvation:

@@ -159,8 +159,8 @@ class TableCheck:
                     parts += self._add(schema, progress, spans)
             progress.high_ts = max(progress.high_ts, context.present_ts() if at_ts is None else at_ts)
             if progress.by_keys:
-                result = lookups(self.sink, schema, context.folder, files)
-                progress.sink_files += self._digested(schema, f"sink-{start}", result, progress)[0]
+                lookup_files = lookups(self.sink, schema, context.folder, files)
+                progress.sink_files += self._digested(schema, f"sink-{start}", lookup_files, progress)[0]
                 self.report.parts_done = 1 + 2 * (start + len(wave))
             progress.source_files += files
             progress.done += len(wave)
@@ -212,10 +212,10 @@ class TableCheck:
 
     def _resumed(self) -> tuple[TableSchema, Moving, CheckProgress] | None:
         """Where another worker has ended. None: from the beginning."""
-        result = load(self.context.folder, self.path)
-        if result is None:
+        saved = load(self.context.folder, self.path)
+        if saved is None:
             return None
-        progress, keys = result
+        progress, keys = saved
         accepted = self._positions.accepted()
         schema = self._positions.schema_after(accepted)
         moving = Moving(self.context.log, schema, after=Seq(progress.seq), low_ts=CommitTs(progress.low_ts), keys=keys)
@@ -301,14 +301,14 @@ class TableCheck:
 
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
         accepted = self._positions.accepted()
-        requested = key_table(schema, [key_of(key) for key in keys])
-        wanted = None if self._reads_all else requested
+        key_rows = key_table(schema, [key_of(key) for key in keys])
+        wanted = None if self._reads_all else key_rows
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=wanted)
         rows = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
         theirs = newest_of([read for part in rows for read in part], schema)
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
-        part = self.context.source.by_keys(schema, requested, form=reading.form, where=self.table.where)
+        part = self.context.source.by_keys(schema, key_rows, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
         self._positions.await_log(moving, self.context.present_ts() if at_ts is None else at_ts, follow=self._follow)
         looked = LookedRows(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
@@ -326,14 +326,14 @@ class TableCheck:
 
     def _judge(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str], looked: LookedRows) -> None:
         for key in keys:
-            result = difference(schema, key, looked.ours.get(key), looked.theirs.get(key), twice=key in looked.twice)
-            if result is None or (self.report.partial and key not in looked.ours):
+            differing = difference(schema, key, looked.ours.get(key), looked.theirs.get(key), twice=key in looked.twice)
+            if differing is None or (self.report.partial and key not in looked.ours):
                 del pending[key]
             elif key not in looked.moved:
                 pending[key] += 1
                 if pending[key] >= 2:
                     del pending[key]
-                    self.tally.count(self.report, result)
+                    self.tally.count(self.report, differing)
 
     def _follow(self, moving: Moving) -> CommitTs:
         upto_ts = moving.follow()
@@ -374,9 +374,9 @@ class TableCheck:
             path = f"{self.path}/{name}-{self._by}"
             made = partial(DigestWork, schema=schema, buckets=progress.buckets, rows_max=rows_max)
             works = [made(context.folder, f"{path}-{done + n}", part=part) for n, part in enumerate(wave)]
-            results = self._run(works)
-            large += [done + n for n, result in enumerate(results) if result is None]
-            written = [one for result in results for one in result or ()]
+            of_works = self._run(works)
+            large += [done + n for n, of_work in enumerate(of_works) if of_work is None]
+            written = [one for of_work in of_works for one in of_work or ()]
             files += [file for file, _ in written]
             rows = sum(rows for _, rows in written)
             progress.digested += rows
@@ -392,6 +392,6 @@ class TableCheck:
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
         """Small tables in this process: a Spark job takes longer."""
         began_s = time.monotonic()
-        results = self.context.runner.run(works, rows=self._table_rows) if works else []
+        outcomes = self.context.runner.run(works, rows=self._table_rows) if works else []
         self.context.gate(time.monotonic() - began_s)
-        return results
+        return outcomes

@@ -19,12 +19,12 @@ DUPLICATES = "the target keeps one row of each key and has keys in several rows:
 class Tally:
     """`lacks`: why the sink lacks rows of the table, so that missing ones are not judged; empty: it has them all. `unjudged`: of the table
     in the sink. `differences`: those that were looked at twice. `unlooked`: keys (merge.key_text) of the
-    others, by kind. `expected`: rows of each kind that is not judged."""
+    others, by kind. `expected_rows`: rows of each kind that is not judged."""
 
     unjudged: Sequence[Unjudged] = ()
     differences: list[RowDifference] = field(default_factory=list)
     unlooked: list[tuple[str, pa.Array]] = field(default_factory=list)
-    expected: dict[str, int] = field(default_factory=dict)
+    expected_rows: dict[str, int] = field(default_factory=dict)
     lacks: str = ""
 
     def all(self) -> Iterator[RowDifference]:
@@ -37,7 +37,7 @@ class Tally:
 
     def expect(self, kind: str, rows: int) -> None:
         """Of a kind that is not judged."""
-        self.expected[kind] = self.expected.get(kind, 0) + rows
+        self.expected_rows[kind] = self.expected_rows.get(kind, 0) + rows
 
     def count_unlooked(self, report: TableReport, kind: str, keys: pa.Array) -> None:
         self.unlooked.append((kind, keys))
@@ -59,12 +59,18 @@ class Tally:
         """A table of which no kind of difference is judged is not equal, whatever was read, nor one that was not read whole although all of
         it was wanted: `narrowed` says why. Nor is one incomplete that lacks rows in truth: a table that another program has filled is known
         as one that lacks rows, and can be equal."""
-        known = report.missing + report.different + report.duplicate + self.expected.get("missing", 0) + self.expected.get("different", 0)
+        known = (
+            report.missing
+            + report.different
+            + report.duplicate
+            + self.expected_rows.get("missing", 0)
+            + self.expected_rows.get("different", 0)
+        )
         report.equal = max(report.rows - known - report.moving, 0)
-        report.expected = sum(self.expected.values())
+        report.expected = sum(self.expected_rows.values())
         report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
         report.why = DUPLICATES if report.duplicate else ""
-        if self.lacks and self.expected.get("missing"):
+        if self.lacks and self.expected_rows.get("missing"):
             report.why = "; ".join(filter(None, [report.why, self.lacks]))
             report.state = CheckState.DIFFERENT if report.differences else CheckState.INCOMPLETE
         if narrowed:

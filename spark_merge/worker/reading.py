@@ -18,7 +18,7 @@ from sidecar.shared.process.background import Background
 from sidecar.shared.reads.remote_wire import ReadersWanted, ReadsPlace
 from spark_merge.worker.read_task import CUT, ReadingSettings, read_slice
 
-RETRY_FIRST_S, RETRY_MAX_S = 1.0, 30.0
+READ_RETRY_FIRST_S, READ_RETRY_MAX_S = 1.0, 30.0
 POOL = "dump"
 """Of Spark's scheduler: all readers have one share of the cores, beside each sink's."""
 
@@ -64,18 +64,18 @@ class ReadingJobs:
                 self._tasks.cancel(POOL)
 
     def _keep_reading(self, number: int, _: Event) -> None:
-        pause_s = RETRY_FIRST_S
+        pause_s = READ_RETRY_FIRST_S
         while (place := self._place_of(number)) is not None:
             try:
                 known = place if place.host else structs.replace(place, host=self._tasks.driver_host())
                 if self._tasks.each([partial(read_slice, self._settings, known)], group=POOL) != [CUT]:
-                    pause_s = RETRY_FIRST_S
+                    pause_s = READ_RETRY_FIRST_S
                     continue
             except Exception as error:  # noqa: BLE001  # as Spark reports a task, or a defect: the sidecar sees that nobody reads
                 self._note(error, number)
             with self._changed:
                 self._changed.wait_for(lambda: number >= self._wanted, pause_s)
-            pause_s = min(2 * pause_s, RETRY_MAX_S)
+            pause_s = min(2 * pause_s, READ_RETRY_MAX_S)
 
     def _place_of(self, number: int) -> ReadsPlace | None:
         """None: this one is not wanted any more, and ends."""

@@ -105,9 +105,9 @@ def _pushed(batches: Sequence[pb.SenderMessage], entries: int) -> Cost:
         puller.want({SPAN: CommitTs(1)})
         polling = Polling(puller)
         sender.hello()
-        polling.until(lambda: sender.reported("welcome"))
+        polling.until(lambda: sender.of_kind("welcome"))
         sender.open(1, SPAN)
-        polling.until(lambda: sender.reported("opened"))
+        polling.until(lambda: sender.of_kind("opened"))
         sending = Thread(target=_send, args=(sender, batches), name="bench-sender", daemon=True)
         with timed(cost):
             sending.start()

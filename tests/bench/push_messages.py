@@ -98,7 +98,7 @@ def _feed(bench: Bench) -> MessageFeed:
 
 def _sender(feed: MessageFeed, sender: RawSender) -> _Send:
     sender.hello("bench", version_min=2, version_max=2, form=pb.FORM_MESSAGES)
-    eventually(lambda: sender.reported("welcome"))
+    eventually(lambda: sender.of_kind("welcome"))
 
     def send(messages: list[_Sent]) -> None:
         for at in range(0, len(messages), A_MESSAGE):

@@ -23,7 +23,7 @@ def test_a_measurement_gives_figures_for_both_protocols(name: str, capsys: pytes
 
 
 @pytest.mark.parametrize("name", ["source", "kv", "binlog", "push", "tikv", "cli"])
-def test_a_measurement_stuck_beside_another_of_the_same_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_measurement_is_beside_another_of_the_same_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--quick", "--json", "--only", name])
     figures = json.loads(capsys.readouterr().out)
     assert figures

@@ -181,12 +181,12 @@ def test_a_dump_is_started_paused_and_resumed_by_keyboard_alone(browser: Browser
         assert [type(one).__name__ for one in owner.carried_out] == ["StartDump", "PauseDump", "ResumeDump"]
 
 
-def test_a_stop_is_requested_for_twice(window: Window, owner: Owner) -> None:
-    page, requested = window.open("/dump"), list[str]()
+def test_a_stop_must_be_confirmed(window: Window, owner: Owner) -> None:
+    page, requests = window.open("/dump"), list[str]()
 
     def answer(accepts: bool) -> None:
         def answered(dialog: Dialog) -> None:
-            requested.append(dialog.message)
+            requests.append(dialog.message)
             dialog.accept() if accepts else dialog.dismiss()
 
         page.once("dialog", answered)
@@ -197,8 +197,8 @@ def test_a_stop_is_requested_for_twice(window: Window, owner: Owner) -> None:
     answer(True)
     page.click("text=Stop for good")
     page.wait_for_selector("text=stopped")
-    assert len(requested) == 2
-    assert "cannot be resumed" in requested[0]
+    assert len(requests) == 2
+    assert "cannot be resumed" in requests[0]
 
 
 # ---- over a death ----------------------------------------------------------------------------------------------------

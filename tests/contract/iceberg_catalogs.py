@@ -42,13 +42,13 @@ class CatalogPort(SinkPort):
     def test_a_catalog_that_is_killed_and_comes_again_within_the_time_is_waited_for(
         self, story: Story, catalog: Server, monkeypatch: pytest.MonkeyPatch, when: str
     ) -> None:
-        commit, opened, made, requested = Lake.commit, Lake.catalog, itertools.count(1), list[int]()
+        commit, opened, made, requests = Lake.commit, Lake.catalog, itertools.count(1), list[int]()
 
         def knock() -> None:
             """The fifth who asks a catalog that is away finds it there."""
             if not catalog.runs:
-                requested[-1] += 1
-                if requested[-1] == 5:
+                requests[-1] += 1
+                if requests[-1] == 5:
                     catalog.start()
 
         def reopened(lake: Lake) -> Any:
@@ -60,27 +60,27 @@ class CatalogPort(SinkPort):
             knock()
             if dies and when == "before a commit":
                 catalog.kill()
-                requested.append(0)
+                requests.append(0)
             commit(*args)
             if dies and when == "after a commit":
                 catalog.kill()
-                requested.append(0)
+                requests.append(0)
 
         monkeypatch.setattr(Lake, "commit", dying)
         monkeypatch.setattr(Lake, "catalog", reopened)
         story.finish(segments_max=2)
         story.check_end()
-        assert requested == [5, 5, 5]
+        assert requests == [5, 5, 5]
 
     def test_a_catalog_that_is_away_for_longer_is_reported_and_goes_on(self, story: Story, catalog: Server) -> None:
         delivery = story.delivery(segments_max=1)
         delivery.deliver()
         catalog.kill()
         began_s = time.monotonic()
-        with pytest.raises(SinkError) as reported:
+        with pytest.raises(SinkError) as error:
             delivery.deliver()
         assert time.monotonic() - began_s > lake.RETRY_S / 2
-        assert "nothing accepted is lost" in reported.value.hint
+        assert "nothing accepted is lost" in error.value.hint
         catalog.start()
         story.finish()
         story.check_end()

@@ -32,9 +32,9 @@ def test_a_catalog_that_takes_requests_and_never_answers_is_reported(monkeypatch
     monkeypatch.setattr(lake, "RETRY_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sink = open_sink(fresh(f"http://127.0.0.1:{silent.getsockname()[1]}"), log_id="log-1")
-        with pytest.raises(SinkError, match="Read timed out") as reported:
+        with pytest.raises(SinkError, match="Read timed out") as error:
             sink.look()
-    assert "nothing accepted is lost" in reported.value.hint
+    assert "nothing accepted is lost" in error.value.hint
 
 
 if LANE.whole:

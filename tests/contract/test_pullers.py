@@ -108,7 +108,7 @@ class Push:
         self._connect()
 
     def acknowledged(self, wanted: KeyRange, ts: int) -> bool:
-        known: dict[int, int] = {span.span: span.ts for reported in self._sender.reported("durable") for span in reported.spans}
+        known: dict[int, int] = {span.span: span.ts for reported in self._sender.of_kind("durable") for span in reported.spans}
         return all(known.get(span) == ts for span, range in self._spans.items() if wanted.start <= range.start and range.end <= wanted.end)
 
     def outage(self) -> None:

@@ -111,7 +111,7 @@ def test_a_refusal_ends_the_process(s3: S3, folder: Folder, status: int, code: s
 
 
 @pytest.mark.parametrize("ask", ["exists", "open_to_read", "copy"])
-def test_a_refusal_without_a_code_that_is_gone_when_requested_again_has_passed(s3: S3, folder: Folder, ask: str) -> None:
+def test_a_refusal_without_a_code_that_is_gone_when_it_is_tried_again_has_passed(s3: S3, folder: Folder, ask: str) -> None:
     """The answer to a HEAD has no body, so no code."""
     log = owner(folder, epoch=1)
     storage.write_atomically(folder, "a", b"1")

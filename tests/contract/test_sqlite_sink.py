@@ -180,7 +180,7 @@ def test_a_batch_whose_rows_are_there_is_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["sqlite://host/out.db", "sqlite:///", "sqlite:///out.db?ddl-done=soon", "sqlite:///out.db?x=1"])
-def test_what_cannot_be_intended_is_refused(uri: str) -> None:
+def test_what_makes_no_sense_is_refused(uri: str) -> None:
     with pytest.raises(SinkError):
         open_sink(uri, log_id="log-1")
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import cast
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info, read_checkpoint_ts, read_life
-from sidecar.adapters.etcd.client import Entry, EtcdClient
+from sidecar.adapters.etcd.client import EtcdClient, EtcdEntry
 from sidecar.adapters.etcd.history import EtcdHistory, read_history
 from sidecar.adapters.etcd.owner import EtcdOwner, owner
 from sidecar.adapters.etcd.progress import EtcdProgress, load_progress
@@ -47,14 +47,14 @@ class Etcd:
     def __init__(self, values: dict[str, bytes]) -> None:
         self._values = values
 
-    def get(self, key: str, *, revision: int = 0) -> Entry | None:  # EtcdClient's
-        return Entry(key, self._values[key], 1, 1, 0) if key in self._values else None
+    def get(self, key: str, *, revision: int = 0) -> EtcdEntry | None:  # EtcdClient's
+        return EtcdEntry(key, self._values[key], 1, 1, 0) if key in self._values else None
 
     def members(self) -> tuple[str, ...]:
         return self.section.endpoints
 
-    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[Entry]:  # EtcdClient's
-        return [Entry(key, value, 1, 1, 0) for key, value in self._values.items() if key.startswith(prefix)]
+    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[EtcdEntry]:  # EtcdClient's
+        return [EtcdEntry(key, value, 1, 1, 0) for key, value in self._values.items() if key.startswith(prefix)]
 
 
 def attempts() -> Iterator[Attempt]:
@@ -101,14 +101,14 @@ def _entries() -> Iterator[tuple[str, bytes]]:
 
 def _left_out(data: bytes) -> Outcome:
     """The others are listed, and the owner continues."""
-    key, reported = f"{ROOT}/history/{'1' * 16}/entry", list[str]()
+    key, reports = f"{ROOT}/history/{'1' * 16}/entry", list[str]()
     client = _client({key: data})
     entries = [
-        *read_history(client, ROOT, reported.append),
-        EtcdHistory(client, ROOT, cast("EtcdOwner", None), reported.append).find(OperationId("1" * 16)),
+        *read_history(client, ROOT, reports.append),
+        EtcdHistory(client, ROOT, cast("EtcdOwner", None), reports.append).find(OperationId("1" * 16)),
     ]
-    if entries != [None] or len(reported) != 2:
-        raise Fault(Outcome.ACCEPTED, f"{entries}, and reported: {reported}")
+    if entries != [None] or len(reports) != 2:
+        raise Fault(Outcome.ACCEPTED, f"{entries}, and reported: {reports}")
     return Outcome.HARMLESS
 
 
@@ -118,10 +118,10 @@ def _client(values: dict[str, bytes]) -> EtcdClient:
 
 def _passed_over(values: dict[str, bytes]) -> Outcome:
     """The log is the truth: its owner knows what is there, and writes it again."""
-    reported: list[str] = []
-    results = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), reported.append).load()
-    if results or len(reported) != 1:
-        raise Fault(Outcome.ACCEPTED, f"{results}, and reported: {reported}")
+    reports: list[str] = []
+    results = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), reports.append).load()
+    if results or len(reports) != 1:
+        raise Fault(Outcome.ACCEPTED, f"{results}, and reported: {reports}")
     return Outcome.HARMLESS
 
 

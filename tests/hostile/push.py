@@ -65,7 +65,7 @@ def _port(polling: Polling) -> int:
 
 def _welcomed(polling: Polling, sender: RawSender, name: str = "node-1") -> RawSender:
     sender.hello(name, changefeed=CHANGEFEED)
-    polling.until(lambda: sender.reported("wanted") or sender.ended)
+    polling.until(lambda: sender.of_kind("wanted") or sender.ended)
     if sender.ended is not None:
         raise Fault(Outcome.HANG, f"a sender that does all well was turned away: {sender.ended}")
     return sender
@@ -73,7 +73,7 @@ def _welcomed(polling: Polling, sender: RawSender, name: str = "node-1") -> RawS
 
 def _opened(polling: Polling, sender: RawSender, name: str = "node-1") -> RawSender:
     _welcomed(polling, sender, name).open(1, ORDERS)
-    polling.until(lambda: sender.reported("opened"))
+    polling.until(lambda: sender.of_kind("opened"))
     return sender
 
 

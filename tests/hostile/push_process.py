@@ -204,7 +204,7 @@ class Steady:
         for span, one in enumerate(wanted, 1):
             sender.open(span, one)
         until_s = monotonic() + END_S
-        while len(sender.reported("opened")) < len(wanted):
+        while len(sender.of_kind("opened")) < len(wanted):
             if monotonic() > until_s:
                 raise Fault(Outcome.HANG, "spans do not open")
             sleep(0.01)
@@ -215,7 +215,7 @@ class Steady:
         while self._segments() == before:
             if monotonic() > until_s or self._sender.ended:
                 raise Fault(Outcome.HANG, f"no segment is written: {self._sender.ended}")
-            opened = self._sender.reported("opened")
+            opened = self._sender.of_kind("opened")
             self._ts = max(self._ts, *(reported.from_ts for reported in opened)) + (MARK_MS << 18)
             self._sender.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=reported.span, ts=self._ts) for reported in opened]))
             sleep(MARK_MS / 1000)

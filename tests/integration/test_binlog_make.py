@@ -55,7 +55,7 @@ def read(tmp_path: Path, text: str) -> Config:
     return read_config(tmp_path / "settings.toml")
 
 
-def test_the_name_stuck_for_a_changefeed_and_pd_for_etcd(tmp_path: Path) -> None:
+def test_the_name_serves_as_a_changefeed_and_pd_as_etcd(tmp_path: Path) -> None:
     config = read(tmp_path, SETTINGS)
     assert (config.changefeed.id, config.etcd.endpoints) == ("orders", ("pd:2379",))
     other = read(tmp_path, SETTINGS + "etcd = 5\n".replace("etcd = 5", "[etcd]\nendpoints = ['e:1']\nlease_s = 20"))
@@ -71,7 +71,7 @@ def test_the_name_stuck_for_a_changefeed_and_pd_for_etcd(tmp_path: Path) -> None
         ("[binlog]", '[binlog]\nlisten = "here"', "binlog.listen is 'here', expected host:port"),
     ],
 )
-def test_settings_that_cannot_be_intended_are_refused_by_name(tmp_path: Path, old: str, new: str, text: str) -> None:
+def test_settings_that_make_no_sense_are_refused_by_name(tmp_path: Path, old: str, new: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         read(tmp_path, SETTINGS.replace(old, new))
 
@@ -195,7 +195,7 @@ def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
         check_result.close()
 
 
-def test_check_reports_the_pumps_the_servers_and_what_no_reader_can_notify(registered: Config) -> None:
+def test_check_reports_the_pumps_the_servers_and_what_no_reader_can_know(registered: Config) -> None:
     online(registered)
     results = checked(registered)
     assert results["pumps"].status is CheckStatus.OK
@@ -226,23 +226,23 @@ def of(value: dict[str, Result], name: str, status: CheckStatus) -> list[CheckFi
     return [finding for finding in value[name].findings if finding.status is status]
 
 
-def test_check_names_a_pump_that_is_received_of_no_more(registered: Config) -> None:
+def test_check_names_a_pump_that_is_silent(registered: Config) -> None:
     online(registered, received_ts=(long_ago := ts_at(1_794_999_000_000)))
-    (reported,) = of(checked(registered), "pumps", CheckStatus.WARNING)
-    assert "pump a (127.0.0.1:1) is online" in reported.what
-    assert f"last updated at {utc(long_ago)}: the stream is blocked" in reported.what
-    assert (reported.setting, reported.hint[:14]) == ("a", "start it again")
+    (finding,) = of(checked(registered), "pumps", CheckStatus.WARNING)
+    assert "pump a (127.0.0.1:1) is online" in finding.what
+    assert f"last updated at {utc(long_ago)}: the stream is blocked" in finding.what
+    assert (finding.setting, finding.hint[:14]) == ("a", "start it again")
 
 
 def test_check_fails_without_pd_and_over_an_entry_that_is_none(registered: Config, etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
     etcd.put(f"{PUMPS}x", "nonsense")
-    (reported,) = of(checked(registered), "pumps", CheckStatus.FAILED)
-    assert f"etcd key {PUMPS}x" in reported.what
+    (finding,) = of(checked(registered), "pumps", CheckStatus.FAILED)
+    assert f"etcd key {PUMPS}x" in finding.what
     silent = Pd(NOW)
     silent.error = FeedLost("PD says nothing", hint="see PD")
     monkeypatch.setattr(binlog, "pd_of", lambda _: silent)
-    (reported,) = of(checked(registered), "pumps", CheckStatus.FAILED)
-    assert (reported.what, reported.setting, reported.hint) == ("PD says nothing", "binlog.pd", "see PD")
+    (finding,) = of(checked(registered), "pumps", CheckStatus.FAILED)
+    assert (finding.what, finding.setting, finding.hint) == ("PD says nothing", "binlog.pd", "see PD")
 
 
 def shown(enable: str, ignore_error: str) -> list[tuple[str, str, str, str]]:
@@ -263,30 +263,30 @@ def test_check_reads_each_servers_settings(
 ) -> None:
     online(registered)
     tidb.settings_shown = shown(enable, ignore_error)
-    (reported,) = of(checked(registered), "binlogs of tidb", worst)
-    assert reported.what.startswith(text)
-    assert reported.setting == setting
+    (finding,) = of(checked(registered), "binlogs of tidb", worst)
+    assert finding.what.startswith(text)
+    assert finding.setting == setting
 
 
 @pytest.mark.parametrize("reported_by_tidb", [None, []])
-def test_an_account_that_may_not_see_them_is_reported_so_and_no_more(
+def test_an_account_that_may_not_see_them_gets_a_warning_and_no_more(
     registered: Config, tidb: FakeTidb, reported_by_tidb: list[Any] | None
 ) -> None:
     """The account of deploy/sql/account.sql has no such right, and reads binlogs."""
     online(registered)
     tidb.settings_shown = reported_by_tidb
-    (reported,) = of(checked(registered), "binlogs of tidb", CheckStatus.WARNING)
-    assert reported.setting == "GRANT CONFIG"
-    assert "binlog.ignore-error is false" in reported.hint
+    (finding,) = of(checked(registered), "binlogs of tidb", CheckStatus.WARNING)
+    assert finding.setting == "GRANT CONFIG"
+    assert "binlog.ignore-error is false" in finding.hint
 
 
 def test_a_tidb_that_says_it_skips_fails_the_check_whatever_its_settings_are(registered: Config, tidb: FakeTidb, etcd: Etcd) -> None:
     online(registered)
     tidb.settings_shown = shown("true", "true")
     etcd.put(f"{TIDB_SERVERS}1", json.dumps({"ip": "10.0.0.1", "listening_port": 4000, "binlog_status": "Skipping"}))
-    (reported,) = of(checked(registered), "binlogs of tidb", CheckStatus.FAILED)
-    assert reported.what == "TiDB 10.0.0.1:4000 (binlog_status Skipping) writes no binlogs"
-    assert "begin a new log" in reported.hint
+    (finding,) = of(checked(registered), "binlogs of tidb", CheckStatus.FAILED)
+    assert finding.what == "TiDB 10.0.0.1:4000 (binlog_status Skipping) writes no binlogs"
+    assert "begin a new log" in finding.hint
 
 
 def ended(at: CommitTs) -> LogEnd:
@@ -303,12 +303,12 @@ def test_check_asks_the_pumps_for_what_the_log_lacks(registered: Config) -> None
         assert "the log is new" in of(checked(registered), "binlogs kept", CheckStatus.OK)[0].what
         section = msgspec.structs.replace(registered.binlog, initial_commit_ts=NOW)
         for config, log in ((registered, ended(NOW)), (msgspec.structs.replace(registered, binlog=section), None)):
-            (reported,) = of(checked(config, log), "binlogs kept", CheckStatus.FAILED)
-            assert f"pump a ({host}) has removed its binlogs up to" in reported.what
+            (finding,) = of(checked(config, log), "binlogs kept", CheckStatus.FAILED)
+            assert f"pump a ({host}) has removed its binlogs up to" in finding.what
     finally:
         pump.kill()
-    (reported,) = of(checked(registered, ended(NOW)), "binlogs kept", CheckStatus.FAILED)
-    assert "/metrics does not answer" in reported.what
+    (finding,) = of(checked(registered, ended(NOW)), "binlogs kept", CheckStatus.FAILED)
+    assert "/metrics does not answer" in finding.what
     online(registered, host=host, state=PAUSED)
     assert checked(registered, ended(NOW))["binlogs kept"].status is CheckStatus.OK, "one that is not up cannot be asked"
 

@@ -50,7 +50,7 @@ def test_every_schedule_ends_equal_to_the_truth(name: str, brackets: str) -> Non
     for seed in SEEDS:
         run = Run(brackets, seed, chunk_rows=CHUNK_ROWS[seed % 3], crashes=seed % 4, resends=seed % 3)
         verdict, died = play(made, run)
-        assert verdict.ok, f"{name} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected}"
+        assert verdict.ok, f"{name} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected_rows}"
         deaths += len(died)
         compared += sum(table.snapshots_compared for table in verdict.tables)
     assert deaths >= len(SEEDS) / 2, "too few crashes to prove anything"
@@ -64,7 +64,7 @@ def test_a_dump_that_begins_amid_schema_changes_ends_equal_to_the_truth(name: st
         brackets, part = "watermark" if seed % 3 else "snapshot", seed % 10 / 11
         run = Run(brackets, seed, chunk_rows=CHUNK_ROWS[seed % 3], crashes=seed % 4, resends=seed % 3, after_part=part)
         verdict, _ = play(made, run)
-        assert verdict.ok, f"{name} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected}"
+        assert verdict.ok, f"{name} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected_rows}"
         compared += sum(table.snapshots_compared for table in verdict.tables)
     assert compared >= len(SEEDS) * len(verdict.tables), "too few snapshots were compared"
 

@@ -732,7 +732,7 @@ def test_the_exit_code_says_what_it_decided(copy: Copy, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(("uri", "what"), [("http://h/", "write mysql://user@host:port/"), ("mysql://127.0.0.1:1/", "127.0.0.1")])
-def test_a_cluster_that_cannot_be_requested_is_no_answer(check: Any, uri: str, what: str) -> None:
+def test_a_cluster_that_cannot_be_queried_is_no_answer(check: Any, uri: str, what: str) -> None:
     with pytest.raises(check.Unusable, match=what):
         check.connected(uri)
 

@@ -15,7 +15,7 @@ from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome
-from spark_merge.sinks.clickhouse.ddl import Ddls
+from spark_merge.sinks.clickhouse.ddl import ClickHouseDdlRunner
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
@@ -88,7 +88,7 @@ class Shop:
     def carry_out(self, query: str, after: Schemas, *, seq: int = 2) -> None:
         """Twice, the second time as by a worker that does not know of the first; then it is accepted."""
         head = self.head(query, after, seq=seq)
-        Ddls(self.sink._tables, lambda: None).carry_out(head)
+        ClickHouseDdlRunner(self.sink._tables, lambda: None).carry_out(head)
         batch = self.sink.plan([head], cores=1)
         assert batch is not None
         self.sink.accept(Batch((head,), batch.stages, batch.writer), [])
@@ -123,7 +123,7 @@ def test_a_truncate_by_a_previous_worker_takes_no_newer_row(clickhouse: ClickHou
     head = shop.head("TRUNCATE TABLE a", shop.schemas)
     shop.carry_out("TRUNCATE TABLE a", shop.schemas)
     shop.put(3, shop.a, ["1", "after"])
-    Ddls(shop.sink._tables, lambda: None).carry_out(head)
+    ClickHouseDdlRunner(shop.sink._tables, lambda: None).carry_out(head)
     assert shop.read(shop.a) == [("1", "after")]
 
 
@@ -284,7 +284,7 @@ def test_a_death_between_any_two_steps_of_a_batch_with_rows_of_the_altered_table
 
 
 def _die_at_each_step(shop: Shop, head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _lives(lambda: Ddls(shop.sink._tables, lambda: None).carry_out(head), monkeypatch) > 2
+    assert _lives(lambda: ClickHouseDdlRunner(shop.sink._tables, lambda: None).carry_out(head), monkeypatch) > 2
 
 
 def _lives(act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -319,7 +319,7 @@ def test_a_batch_is_written_from_before_its_ddl_until_it_is_accepted(
     shop = Shop(clickhouse, tmp_path)
     rows = [change(2, 150, after=["1", "x"], table=shop.a)]
     with monkeypatch.context() as patch:
-        patch.setattr(Ddls, "carry_out", _dies)
+        patch.setattr(ClickHouseDdlRunner, "carry_out", _dies)
         with pytest.raises(Died):
             shop.deliver("TRUNCATE TABLE b", shop.schemas, rows)
     assert clickhouse.rows(f"SELECT max(upto_ts) FROM pos_{shop.database}.ticdc_dump_position") == [[100]]

@@ -60,10 +60,10 @@ def test_a_server_that_stays_away_is_reported_and_the_next_attempt_goes_on(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(server, "RETRY_S", 0.2)
-            with pytest.raises(SinkError, match="reading the position") as reported:
+            with pytest.raises(SinkError, match="reading the position") as error:
                 story.finish()
-        assert "reached" in reported.value.hint
-        assert clickhouse.password not in str(reported.value)
+        assert "reached" in error.value.hint
+        assert clickhouse.password not in str(error.value)
     finally:
         clickhouse.start()
     story.finish()
@@ -71,7 +71,7 @@ def test_a_server_that_stays_away_is_reported_and_the_next_attempt_goes_on(
 
 
 @pytest.mark.parametrize("code", [TOO_MANY_PARTS, NO_MEMORY])
-def test_a_server_that_asks_to_wait_is_requested_again(story: Story, clickhouse: ClickHouse, code: int) -> None:
+def test_a_server_that_asks_to_wait_is_queried_again(story: Story, clickhouse: ClickHouse, code: int) -> None:
     story.delivery(segments_max=1).deliver()
     clickhouse.fail(code, times=3)
     story.finish()
@@ -86,9 +86,9 @@ def test_a_server_that_never_has_room_for_more_parts_is_reported(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(server, "RETRY_S", 0.2)
-            with pytest.raises(SinkError, match=f"code: {TOO_MANY_PARTS}") as reported:
+            with pytest.raises(SinkError, match=f"code: {TOO_MANY_PARTS}") as error:
                 story.finish()
-        assert "merges keep up" in reported.value.hint
+        assert "merges keep up" in error.value.hint
     finally:
         clickhouse.fail(TOO_MANY_PARTS, times=0)
     story.finish()
@@ -97,10 +97,10 @@ def test_a_server_that_never_has_room_for_more_parts_is_reported(
 
 def test_who_may_not_log_in_is_reported_without_the_password(clickhouse: ClickHouse) -> None:
     uri = f"clickhouse://{clickhouse.user}:hunter2@{clickhouse.host}:{clickhouse.port}/"
-    with pytest.raises(SinkError, match="code: 516") as reported:
+    with pytest.raises(SinkError, match="code: 516") as error:
         open_sink(uri, log_id="l").open(epoch=None)
-    assert "hunter2" not in str(reported.value)
-    assert "password" in reported.value.hint
+    assert "hunter2" not in str(error.value)
+    assert "password" in error.value.hint
     assert "DROP TABLE ticdc_dump.ticdc_dump_position" in leaves(uri)
 
 
@@ -115,31 +115,31 @@ def test_somebody_elses_table_is_not_touched(clickhouse: ClickHouse, tmp_path: P
     number = next(numbers)
     story = Story(tmp_path, history_place(clickhouse, number, tables=12), seed=11)
     clickhouse.execute(f"CREATE DATABASE history{number}", there.format(f"history{number}"))
-    with pytest.raises(SinkError, match="is at the target already") as reported:
+    with pytest.raises(SinkError, match="is at the target already") as error:
         story.finish()
-    assert hint in reported.value.hint
+    assert hint in error.value.hint
     named = clickhouse.rows(f"SELECT engine FROM system.tables WHERE database = 'history{number}' AND engine = 'Memory'")
     assert named == [["Memory"]]
 
 
 @pytest.mark.parametrize(
-    ("altered", "reported"),
+    ("altered", "message"),
     [
         ("DROP COLUMN v", "no column v"),
         ("MODIFY COLUMN v Nullable(FixedString(20))", "v Nullable.FixedString.20.. and not Nullable.String."),
     ],
 )
-def test_a_table_that_somebody_changed_is_reported(story: Story, clickhouse: ClickHouse, altered: str, reported: str) -> None:
+def test_a_table_that_somebody_changed_is_reported(story: Story, clickhouse: ClickHouse, altered: str, message: str) -> None:
     story.delivery(segments_max=1).deliver()
     database = f"history{story.place.uri.partition('/pos')[2].partition('?')[0]}"
     for table in sorted(story.tables):
         clickhouse.execute(f"ALTER TABLE {database}.{table.table}__rows {altered} SETTINGS mutations_sync = 2")
-    with pytest.raises(SinkError, match=reported):
+    with pytest.raises(SinkError, match=message):
         story.finish()
 
 
 @pytest.mark.parametrize(
-    ("uri", "reported"),
+    ("uri", "message"),
     [
         ("clickhouse://h:x/", "usable port"),
         ("clickhouse:///d", "names no host"),
@@ -154,8 +154,8 @@ def test_a_table_that_somebody_changed_is_reported(story: Story, clickhouse: Cli
         ("clickhouse://h/?password-file=/not/there", "cannot be read"),
     ],
 )
-def test_a_uri_that_cannot_be_intended_is_refused(uri: str, reported: str) -> None:
-    with pytest.raises(SinkError, match=reported):
+def test_a_uri_that_makes_no_sense_is_refused(uri: str, message: str) -> None:
+    with pytest.raises(SinkError, match=message):
         open_sink(uri, log_id="l")
 
 

@@ -32,7 +32,7 @@ class Shop:
     def uri(self, **parameters: str) -> str:
         return uri_of(self.server, f"pos_{self.name}", **{"routes": f"shop.*=>{self.name}.*", **parameters})
 
-    def reported(self, *schemas: TableSchema, **parameters: str) -> list[str]:
+    def misfits_of(self, *schemas: TableSchema, **parameters: str) -> list[str]:
         before = self.all()
         results = misfits(self.uri(**parameters), schemas or [self.schema], log_id="l")
         assert self.all() == before, "nothing is written"
@@ -62,28 +62,28 @@ def shop(clickhouse: ClickHouse) -> Shop:
 
 def test_a_target_that_is_empty_or_as_the_sink_makes_it_fits(shop: Shop) -> None:
     keyless = TableSchema(TableName("shop", "keyless"), COLUMNS, ())
-    assert shop.reported(shop.schema, keyless) == []
+    assert shop.misfits_of(shop.schema, keyless) == []
     shop.made()
-    assert shop.reported() == []
-    assert shop.reported(dates="text") == [], "its dates will become text, and are not yet"
+    assert shop.misfits_of() == []
+    assert shop.misfits_of(dates="text") == [], "its dates will become text, and are not yet"
 
 
 def test_tables_and_views_of_others_are_reported(shop: Shop) -> None:
     shop.execute("CREATE TABLE {}.orders__rows (id Int64) ENGINE = Memory")
-    assert ["no rows of this sink's" in problem for problem in shop.reported()] == [True]
-    assert shop.reported(rows_table="{table}_versions") == []
+    assert ["no rows of this sink's" in problem for problem in shop.misfits_of()] == [True]
+    assert shop.misfits_of(rows_table="{table}_versions") == []
     shop.execute("DROP TABLE {}.orders__rows", "CREATE TABLE {}.orders (id Int64) ENGINE = Memory")
-    assert ["is none of ours" in problem for problem in shop.reported()] == [True]
-    assert shop.reported(view="") == []
+    assert ["is none of ours" in problem for problem in shop.misfits_of()] == [True]
+    assert shop.misfits_of(view="") == []
 
 
 def test_what_a_table_of_ours_cannot_hold_is_reported_by_column(shop: Shop) -> None:
     shop.made()
     shop.execute("ALTER TABLE {}.orders__rows DROP COLUMN v SETTINGS mutations_sync = 2")
     wider = replace(shop.schema, columns=(COLUMNS[0], COLUMNS[1], replace(COLUMNS[2], kind="datetime")))
-    (problem,) = shop.reported(wider)
+    (problem,) = shop.misfits_of(wider)
     assert "no column v; d Nullable(Date32) and not Nullable(DateTime64(0, 'UTC'))" in problem
-    (problem,) = shop.reported(replace(shop.schema, columns=(COLUMNS[0], COLUMNS[2]), key=("d",)))
+    (problem,) = shop.misfits_of(replace(shop.schema, columns=(COLUMNS[0], COLUMNS[2]), key=("d",)))
     assert "ORDER BY (id) and not (d)" in problem
 
 
@@ -97,15 +97,15 @@ def test_an_order_by_an_expression_and_a_narrow_version_are_reported(shop: Shop)
     ):
         assert old in sql
         shop.server.execute(f"DROP TABLE {shop.name}.orders__rows", sql.replace(old, new, 1))
-        assert [problem in one for one in shop.reported()] == [True]
+        assert [problem in one for one in shop.misfits_of()] == [True]
 
 
 def test_two_tables_of_one_name_are_reported(shop: Shop) -> None:
     again = replace(shop.schema, name=TableName("shop", "orders__rows"))
-    (problem,) = shop.reported(shop.schema, again)
+    (problem,) = shop.misfits_of(shop.schema, again)
     assert problem == f"shop.orders and shop.orders__rows would both be {shop.name}.orders__rows"
     copied = replace(shop.schema, name=TableName("copy", "orders"))
-    assert len(shop.reported(shop.schema, copied, routes=f"shop.*=>{shop.name}.*,copy.*=>{shop.name}.*")) == 1
+    assert len(shop.misfits_of(shop.schema, copied, routes=f"shop.*=>{shop.name}.*,copy.*=>{shop.name}.*")) == 1
 
 
 def test_a_table_that_had_rows_and_is_gone_is_reported_and_so_is_another_logs_output(clickhouse: ClickHouse, tmp_path: Path) -> None:

@@ -68,24 +68,24 @@ class TestClickHouse(SinkPort):
             if (previous.look() or (0,))[0] >= 5:
                 break
             batch, work = story.begin(previous)
-            outcomes, left, reported = Here().run(work), [step], list[bool]()
+            outcomes, left, reports = Here().run(work), [step], list[bool]()
 
             def between(
                 previous: Sink = previous,
                 batch: Batch = batch,
                 outcomes: list[Outcome] = outcomes,
                 left: list[int] = left,
-                reported: list[bool] = reported,
+                reports: list[bool] = reports,
             ) -> None:
                 left[0] -= 1
                 if left[0] == 0:
-                    reported.append(ended(lambda: previous.accept(batch, outcomes)))
+                    reports.append(ended(lambda: previous.accept(batch, outcomes)))
 
             with monkeypatch.context() as patch:
                 for name in ("_rows", "_write"):
                     patch.setattr(Journal, name, _before(getattr(Journal, name), between, previous))
                 standing = story.place.sink().open(epoch=None)
-            if reported == [True]:
+            if reports == [True]:
                 assert standing.accepted is not None
                 assert standing.accepted.seq == batch.heads[-1].seq
         story.finish()

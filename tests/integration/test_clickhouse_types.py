@@ -85,9 +85,9 @@ def test_values_of_every_kind_arrive_exactly_and_so_do_their_deletes(clickhouse:
 @pytest.mark.parametrize(("column", "text"), [(column, text) for column, texts in HARD.items() for text in texts], ids=str)
 def test_a_date_that_the_target_has_not_is_refused_by_name(clickhouse: ClickHouse, tmp_path: Path, column: Column, text: str) -> None:
     schema = schema_of(column)
-    with pytest.raises(SinkError, match=re.escape(f"{schema.name}.{column.name}") + f".*'{text}'") as reported:
+    with pytest.raises(SinkError, match=re.escape(f"{schema.name}.{column.name}") + f".*'{text}'") as error:
         send(opened(clickhouse, schema), schema, tmp_path, 1, ["1", text])
-    assert "dates=text" in reported.value.hint
+    assert "dates=text" in error.value.hint
 
 
 def test_dates_that_become_text_keep_what_they_were_and_hold_what_no_calendar_has(clickhouse: ClickHouse, tmp_path: Path) -> None:

@@ -100,9 +100,9 @@ def query(address: str, **access: Any) -> pb.DumpStatus:
 
 
 def fails(address: str, **access: Any) -> CallFailed:
-    with pytest.raises(CallFailed) as reported:
+    with pytest.raises(CallFailed) as error:
         query(address, **access)
-    return reported.value
+    return error.value
 
 
 # ---- who may listen ------------------------------------------------------------------------------------------------------
@@ -168,9 +168,9 @@ def test_with_a_token_every_call_needs_it(owner: Owner, token_file: Path) -> Non
         for token in ("", "wrong", TOKEN[:-1], TOKEN + "x"):
             failed = fails(serving.address, token=token)
             assert (failed.exit_code, failed.reason) == (6, "not_allowed")
-            with ControlClient(serving.address, Access(token=token)) as client, pytest.raises(CallFailed) as reported:
+            with ControlClient(serving.address, Access(token=token)) as client, pytest.raises(CallFailed) as error:
                 next(client.watch(ASK))
-            assert reported.value.exit_code == 6
+            assert error.value.exit_code == 6
 
 
 def test_with_a_token_health_answers_without_it_and_reflection_does_not(owner: Owner, token_file: Path) -> None:
@@ -178,9 +178,9 @@ def test_with_a_token_health_answers_without_it_and_reflection_does_not(owner: O
     with Serving(owner.served(), control) as serving, grpc.insecure_channel(serving.address) as channel:
         checks = health_pb2_grpc.HealthStub(channel)
         assert checks.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
-        with pytest.raises(grpc.RpcError) as reported:
+        with pytest.raises(grpc.RpcError) as error:
             reflected(channel)
-        assert reported.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_beyond_this_machine_with_tls_and_token(owner: Owner, authority: Authority, signed: Signed, token_file: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_request_with_the_token_alone_is_by_its_fingerprint(owner: Owner, toke
     assert TOKEN not in asker.name
 
 
-def test_a_token_that_nobody_requested_for_names_nobody(owner: Owner) -> None:
+def test_a_token_that_nobody_requires_names_nobody(owner: Owner) -> None:
     assert asked_by(owner, ControlSection(listen="127.0.0.1:0"), token=TOKEN).name == "not authenticated"
 
 
@@ -292,7 +292,7 @@ def test_two_standbys_that_name_each_other_are_not_followed_for_ever() -> None:
         assert "being taken over" in str(failed)
 
 
-def test_a_standby_that_does_not_know_the_owner_is_requested_again_until_it_does(serving: Serving) -> None:
+def test_a_standby_that_does_not_know_the_owner_is_queried_again_until_it_does(serving: Serving) -> None:
     answers = iter([None, None])
     with Serving(standby(lambda: next(answers, serving.address))) as other:
         assert query(other.address, patience_s=20.0).owner == "here:1"
@@ -316,19 +316,19 @@ def test_nobody_there_is_reported_with_the_way_out() -> None:
 def test_the_address_is_the_given_one_else_etcds_else_the_default() -> None:
     address = find_address("a:1", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME)
     assert address == "a:1"
-    requested: list[object] = []
+    requests: list[object] = []
 
     def lookup(endpoints: object, tls: object, name: object) -> str:
-        requested.extend((endpoints, name))
+        requests.extend((endpoints, name))
         return "b:2"
 
     endpoints = ["http://pd1:2379", "https://pd2:2379/"]
     assert find_address("", endpoints=endpoints, tls=Tls(), changefeed=NAME, owner_address=lookup) == "b:2"
-    assert requested == [["pd1:2379", "pd2:2379"], NAME]
+    assert requests == [["pd1:2379", "pd2:2379"], NAME]
     assert find_address("", endpoints=[], tls=Tls(), changefeed=NAME) == ADDRESS_DEFAULT
-    with pytest.raises(CallFailed) as reported:
+    with pytest.raises(CallFailed) as error:
         find_address("", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME, owner_address=lambda *_: None)
-    assert reported.value.exit_code == 4
+    assert error.value.exit_code == 4
 
 
 @pytest.mark.xdist_group("etcd")
@@ -414,9 +414,9 @@ def test_a_start_whose_answer_was_lost_is_made_again_and_starts_one_dump(owner: 
 def test_a_sidecar_that_comes_back_answers_the_call_that_found_nobody(owner: Owner) -> None:
     at = f"127.0.0.1:{free_port()}"
     with ThreadPoolExecutor() as threads:
-        requested = threads.submit(query, at, patience_s=PATIENCE_S)
+        call = threads.submit(query, at, patience_s=PATIENCE_S)
         with Serving(owner.served(), ControlSection(listen=at)):
-            assert requested.result(PATIENCE_S).owner == "here:1"
+            assert call.result(PATIENCE_S).owner == "here:1"
 
 
 def test_many_clients_with_one_request_start_one_dump(owner: Owner, serving: Serving) -> None:
@@ -483,9 +483,9 @@ def test_closing_the_server_ends_watches_at_once(owner: Owner) -> None:
         watch = client.watch(ASK)
         next(watch)
         serving.server.close(grace_s=60.0)
-        with pytest.raises(CallFailed) as reported:
+        with pytest.raises(CallFailed) as error:
             next(watch)
-        assert reported.value.exit_code == 5
+        assert error.value.exit_code == 5
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------------
@@ -607,7 +607,7 @@ def test_exit_codes_and_what_is_said(at: str, capsys: pytest.CaptureFixture[str]
     assert text in error
 
 
-def test_errors_are_json_when_json_is_requested_for(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_json_when_json_is_requested(at: str, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, code, reason in (
         (("dumppause", "-c", "cf"), 3, "refused"),
         (("dumppause", "-c", "x"), 4, "not_found"),

@@ -82,7 +82,7 @@ class Life:
             self.seen, self.segments = results[-1][0], self.segments + 1
 
 
-def test_a_dump_goes_on_by_itself_over_a_server_that_stuck_still_for_longer_than_its_retries(
+def test_a_dump_continues_automatically_over_a_server_that_was_stuck_for_longer_than_its_retries(
     db: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the source gives up after 1.5 s; the server, which counts what it is frozen, never

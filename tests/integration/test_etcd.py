@@ -568,7 +568,7 @@ def test_a_token_that_etcd_forgot_is_renewed(locked: Etcd, tmp_path: Path) -> No
         ("guest", "secret", r"grant the user of etcd\.user read on /tidb/cdc/ and readwrite on /changefeed_dump/v1/"),
     ],
 )
-def test_a_user_that_may_not_is_reported_what_to_set(locked: Etcd, tmp_path: Path, user: str, password: str, said: str) -> None:
+def test_a_user_that_may_not_gets_an_error_that_says_what_to_set(locked: Etcd, tmp_path: Path, user: str, password: str, said: str) -> None:
     with connected(*locked.endpoints, user=user, password_file=str(tmp_path / password) if password else "") as client:
         for call in (lambda: client.get(f"{KEYS}/x"), lambda: client.transact([], [Put(f"{KEYS}/x", b"")])):
             with pytest.raises(ConfigError, match=said):

@@ -63,7 +63,7 @@ class Listening:
                 return False
         with RawSender(self.port, channel=channel) as sender:
             sender.hello()
-            self._polling.until(lambda: sender.reported("welcome") or sender.ended)
+            self._polling.until(lambda: sender.of_kind("welcome") or sender.ended)
             assert sender.ended is None or sender.ended[0] is grpc.StatusCode.UNAVAILABLE
             return sender.ended is None
 

@@ -31,7 +31,7 @@ def server() -> Iterator[Scripted]:
 
 @pytest.fixture
 def asking(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    for name, seconds in {"RETRY_FIRST_S": 0.001, "RETRY_MAX_S": 0.01, "JITTER_S": 0.001}.items():
+    for name, seconds in {"HTTP_RETRY_FIRST_S": 0.001, "HTTP_RETRY_MAX_S": 0.01, "JITTER_S": 0.001}.items():
         monkeypatch.setattr(client, name, seconds)
     result = Client(Receiver(server.url, timeout_s=60))
     yield result
@@ -39,7 +39,7 @@ def asking(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client
 
 
 @pytest.mark.parametrize("status", [0, 408, 425, 429, 500, 502, 503, 504])
-def test_what_passes_by_itself_is_requested_again(server: Scripted, asking: Client, status: int) -> None:
+def test_what_passes_without_help_is_tried_again(server: Scripted, asking: Client, status: int) -> None:
     server.answers.extend([Answer(status)] * 3)
     assert asking.post(BODY, after=None, state="a") is None
     assert len(server.seen) == 4
@@ -54,13 +54,13 @@ def test_a_body_whose_answer_was_lost_is_there_once(server: Scripted, asking: Cl
     assert server.seen[0][1]["idempotency-key"] == server.seen[1][1]["idempotency-key"] == BODY.key
 
 
-@pytest.mark.parametrize("reported", ["2", "date"])
-def test_it_waits_as_long_as_it_is_reported(server: Scripted, asking: Client, reported: str) -> None:
+@pytest.mark.parametrize("message", ["2", "date"])
+def test_it_waits_as_long_as_the_receiver_says(server: Scripted, asking: Client, message: str) -> None:
     """A date is a whole second, so it may be up to one nearer."""
     began_s = time.monotonic()
-    if reported == "date":
-        reported = format_datetime(datetime.now(UTC) + timedelta(seconds=3), usegmt=True)
-    server.answers.append(Answer(429, headers={"Retry-After": reported}))
+    if message == "date":
+        message = format_datetime(datetime.now(UTC) + timedelta(seconds=3), usegmt=True)
+    server.answers.append(Answer(429, headers={"Retry-After": message}))
     assert asking.state() is None
     assert time.monotonic() - began_s > 1.5
 
@@ -73,9 +73,9 @@ def test_a_wait_that_is_too_long_is_cut_and_one_that_is_none_is_passed_over() ->
 def test_a_storm_of_429_is_reported_with_what_the_receiver_says(server: Scripted, asking: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_S", 0.1)
     server.answers.extend([Answer(429, '{"reason": "too many\\nrequests"}')] * 1000)
-    with pytest.raises(SinkError, match="429: too many requests") as reported:
+    with pytest.raises(SinkError, match="429: too many requests") as error:
         asking.post(BODY, after=None, state="a")
-    assert "continues automatically" in reported.value.hint
+    assert "continues automatically" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_a_storm_of_429_is_reported_with_what_the_receiver_says(server: Scripted
 )
 def test_what_does_not_pass_stops_at_once_and_names_the_way_out(server: Scripted, asking: Client, status: int, hint: str) -> None:
     server.answers.append(Answer(status, "no \x1b[31m" + "x" * 5000, {"Location": "http://127.0.0.1:1/"}))
-    with pytest.raises(SinkError, match=f"{status}: no") as reported:
+    with pytest.raises(SinkError, match=f"{status}: no") as error:
         asking.post(BODY, after=None, state="a")
-    assert hint in reported.value.hint
-    assert len(str(reported.value)) < 1000
-    assert "\x1b" not in str(reported.value)
+    assert hint in error.value.hint
+    assert len(str(error.value)) < 1000
+    assert "\x1b" not in str(error.value)
     assert len(server.seen) == 1
 
 
@@ -112,7 +112,7 @@ def test_an_answer_without_an_end_is_not_read(server: Scripted, asking: Client) 
     assert asking.state() is None
 
 
-def test_a_slow_receiver_is_requested_again_when_its_time_is_over(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_receiver_gets_the_request_again_when_its_time_is_over(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_S", 60.0)
     requested = Scripted.asked
 
@@ -136,16 +136,16 @@ def test_a_token_is_read_again_for_each_request_and_never_shown(server: Scripted
     token.write_text("correct-horse\n")
     sink = open_sink(f"{server.url}?token-file={token}", log_id="log-1")
     server.answers.append(Answer(403, "not Bearer correct-horse"))
-    with pytest.raises(SinkError, match="403: not Bearer …") as reported:
+    with pytest.raises(SinkError, match="403: not Bearer …") as error:
         sink.look()
-    assert "correct-horse" not in str(reported.value)
+    assert "correct-horse" not in str(error.value)
     token.write_text("battery-staple\n")
     assert sink.look() is None
     assert [headers["authorization"] for _, headers, _ in server.seen] == ["Bearer correct-horse", "Bearer battery-staple"]
     token.write_text("two words\n")
-    with pytest.raises(SinkError, match="not one token") as reported:
+    with pytest.raises(SinkError, match="not one token") as error:
         sink.look()
-    assert "two" not in reported.value.message.replace(str(token), "")
+    assert "two" not in error.value.message.replace(str(token), "")
 
 
 def test_a_password_goes_to_tasks_by_the_environment_alone(server: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +158,9 @@ def test_a_password_goes_to_tasks_by_the_environment_alone(server: Scripted, tmp
     work[0].carry_out()
     assert {headers["authorization"] for _, headers, _ in server.seen} == {"Basic dXNlcjpwYXNzL3dvcmQ="}
     monkeypatch.setattr(client, "kept", lambda *_: None)
-    with pytest.raises(SinkError, match="password is not known") as reported:
+    with pytest.raises(SinkError, match="password is not known") as error:
         work[0].carry_out()
-    assert "token-file" in reported.value.hint
+    assert "token-file" in error.value.hint
 
 
 # ---- what a body is --------------------------------------------------------------------------------------------------
@@ -218,9 +218,9 @@ def test_a_redo_sends_the_same_lines_under_the_same_keys(story: Story, server: S
 def test_a_body_that_is_too_large_is_named_and_smaller_ones_go_on_where_it_was(story: Story, server: Scripted) -> None:
     _, work = story.begin(open_sink(f"{server.url}?body-rows=1", log_id="log-1"))
     server.answers.extend([Answer(204, taken=True), Answer(204, taken=True), Answer(413)])
-    with pytest.raises(SinkError, match=r"segment \d+ from row \d+ on.* 413") as reported:
+    with pytest.raises(SinkError, match=r"segment \d+ from row \d+ on.* 413") as error:
         work[0].carry_out()
-    assert "body-bytes" in reported.value.hint
+    assert "body-bytes" in error.value.hint
     place = Place(server.url, lambda log_id: open_sink(f"{server.url}?body-rows=3", log_id=log_id), dict)
     delivery = story.delivery(place.sink())
     while delivery.deliver():
@@ -239,9 +239,9 @@ def test_a_row_that_is_too_large_by_itself_is_reported_with_its_table(story: Sto
     sink = open_sink(f"{server.url}?body-rows=1", log_id="log-1")
     _, work = story.begin(sink)
     server.answers.append(Answer(413))
-    with pytest.raises(SinkError, match=r"a single row of s\.t\d") as reported:
+    with pytest.raises(SinkError, match=r"a single row of s\.t\d") as error:
         work[0].carry_out()
-    assert "client_max_body_size" in reported.value.hint
+    assert "client_max_body_size" in error.value.hint
 
 
 def test_a_receiver_that_refuses_what_follows_its_own_state_is_reported(story: Story, server: Scripted) -> None:

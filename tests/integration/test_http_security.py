@@ -58,9 +58,9 @@ def test_a_receiver_of_another_authority_is_refused_at_once(
 ) -> None:
     other = Authority(tmp_path, "other")
     sink = open_sink(receiver.uri("x", **given(receiver, authority, ours) | {"ca": str(other.ca_file)}), log_id="log-1")
-    with pytest.raises(SinkError, match="certificate verify failed") as reported:
+    with pytest.raises(SinkError, match="certificate verify failed") as error:
         sink.look()
-    assert "ca=FILE" in reported.value.hint
+    assert "ca=FILE" in error.value.hint
     by_machine = open_sink(receiver.uri("x"), log_id="log-1")
     with pytest.raises(SinkError, match="certificate verify failed"):
         by_machine.look()
@@ -75,17 +75,17 @@ def test_who_has_no_certificate_or_another_token_is_refused(
     with pytest.raises(SinkError, match="asking for its state"):
         open_sink(receiver.uri("x", **nameless), log_id="log-1").look()
     (tmp_path / "token").write_text("another-token")
-    with pytest.raises(SinkError, match="401: another token is needed") as reported:
+    with pytest.raises(SinkError, match="401: another token is needed") as error:
         open_sink(receiver.uri("x", **trusted | {"token_file": str(tmp_path / "token")}), log_id="log-1").look()
-    assert "another-token" not in str(reported.value)
+    assert "another-token" not in str(error.value)
     assert accepted(open_sink(receiver.uri("x", **trusted), log_id="log-1")) is None
 
 
 def test_files_that_cannot_be_used_are_named(receiver: HttpReceiver, authority: Authority, ours: Signed) -> None:
     trusted = given(receiver, authority, ours)
     for name in ("ca", "cert", "key"):
-        with pytest.raises(SinkError, match="files of TLS cannot be used") as reported:
+        with pytest.raises(SinkError, match="files of TLS cannot be used") as error:
             open_sink(receiver.uri("x", **trusted | {name: "/nowhere.pem"}), log_id="log-1").look()
-        assert name in reported.value.hint
+        assert name in error.value.hint
     with pytest.raises(SinkError, match=r"token-file /nowhere cannot be read"):
         open_sink(receiver.uri("x", **trusted | {"token_file": "/nowhere"}), log_id="log-1").look()

@@ -144,7 +144,7 @@ def test_a_receiver_that_dies_between_any_two_statements_loses_and_doubles_nothi
     """Before and after each one, its COMMIT among them: then the answer is lost, and the body is there. Each life is a step longer."""
     monkeypatch.setattr(histories, "TABLES", TABLES)
     monkeypatch.setattr(client, "RETRY_S", 120.0)
-    monkeypatch.setattr(client, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(client, "HTTP_RETRY_FIRST_S", 0.01)
     monkeypatch.setattr(client, "JITTER_S", 0.01)
     with HttpReceiver(tmp_path / "mortal") as mortal_one:
         story = Story(tmp_path, mortal_one.place(output, **SMALL), seed=5)
@@ -176,9 +176,9 @@ def test_a_receiver_that_stays_away_is_reported_and_the_next_attempt_goes_on(
     small.delivery(segments_max=1).deliver()
     receiver.kill()
     try:
-        with pytest.raises(SinkError, match="no answer") as reported:
+        with pytest.raises(SinkError, match="no answer") as error:
             small.finish()
-        assert "continues automatically" in reported.value.hint
+        assert "continues automatically" in error.value.hint
     finally:
         receiver.start()
     small.finish()
@@ -218,6 +218,6 @@ def test_a_receiver_that_was_restored_from_a_backup_is_filled_from_there(small: 
 def test_what_is_no_receiver_is_reported(small: Story, receiver: HttpReceiver, output: str) -> None:
     with contextlib.closing(sqlite3.connect(receiver.file, timeout=60)) as db, db:
         db.execute("INSERT INTO state VALUES (?, 'hello', 0)", (f"/{output}",))
-    with pytest.raises(SinkError, match="something else than a state of ours") as reported:
+    with pytest.raises(SinkError, match="something else than a state of ours") as error:
         small.place.sink().look()
-    assert "HTTP-SINK.md" in reported.value.hint
+    assert "HTTP-SINK.md" in error.value.hint

@@ -16,7 +16,7 @@ from spark_merge.testing.places import Here
 from tests.support.scripted_http import scripted
 
 
-def test_what_stuck_before_it_is_delivered_and_the_row_is_reported_though_a_part_of_the_batch_was_accepted(tmp_path: Path) -> None:
+def test_what_precedes_it_is_delivered_and_the_row_is_reported_though_a_part_of_the_batch_was_accepted(tmp_path: Path) -> None:
     history, log = random_history(Random(5)), open_folder(str(tmp_path / "log"))
     poison(history, 5, 3)
     write_log(log, history)

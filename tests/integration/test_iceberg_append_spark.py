@@ -170,7 +170,7 @@ if LANE.whole:
             return text if len(text) > 18 else re.sub(r"[1-8]", lambda _: str(rng.randrange(1, 7)), text)
         return "".join(rng.sample(text, len(text)))
 
-    def test_what_the_hint_reports_to_do_when_partitions_lose_their_column_is_done_by_spark(
+    def test_what_the_hint_says_to_do_when_partitions_lose_their_column_is_done_by_spark(
         tmp_path: Path, spark: IcebergSpark, uri: str
     ) -> None:
         again = partial(Target, tmp_path, at=f"{uri}&partitions=shop.orders(days(at))")
@@ -178,9 +178,9 @@ if LANE.whole:
         for number in range(3):
             to.bring((str(number), f"2020-01-0{number + 1} 00:00:00"), of_partitions.BY_DAY)
         drop = "ALTER TABLE orders DROP COLUMN at"
-        with pytest.raises(SinkError) as reported:
+        with pytest.raises(SinkError) as error:
             to.sink.accept(*to.write(("3", "2020-01-04 00:00:00"), of_partitions.BY_DAY, plain_columns, drop))
-        hint = re.search(r"ALTER TABLE .*? DROP PARTITION FIELD \w+", reported.value.hint)
+        hint = re.search(r"ALTER TABLE .*? DROP PARTITION FIELD \w+", error.value.hint)
         assert hint is not None
         spark.rows(hint[0].replace("ALTER TABLE ", "ALTER TABLE prod."))
         spark.rows(f"ALTER TABLE {named(uri, *ORDERS)} SET TBLPROPERTIES ('commit.manifest.min-count-to-merge' = '2')")

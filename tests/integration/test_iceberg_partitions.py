@@ -134,9 +134,9 @@ def test_a_large_task_writes_a_partition_in_several_files_and_holds_no_more_than
 def test_rows_of_too_many_partitions_are_refused_until_they_are_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "PARTITIONS_MAX", 10)
     to, rows = Target(tmp_path, partitions="shop.orders(id)"), [(str(n), "2020-01-01 00:00:00") for n in range(11)]
-    with pytest.raises(SinkError, match=r"shop\.orders: 11 rows fall into 11 partitions") as reported:
+    with pytest.raises(SinkError, match=r"shop\.orders: 11 rows fall into 11 partitions") as error:
         to.write_all(rows, BY_DAY)
-    assert "REPLACE PARTITION FIELD" in reported.value.hint
+    assert "REPLACE PARTITION FIELD" in error.value.hint
     with to.table().update_spec() as update:
         update.remove_field("id").add_field("at", MonthTransform(), "at_month")
     again = Target(tmp_path)
@@ -229,9 +229,9 @@ def test_a_change_that_partitions_do_not_stand_stops_until_they_are_dropped(
     for number in range(3):
         to.bring((str(number), f"2020-01-0{number + 1} 00:00:00"), BY_DAY)
     batch = to.write(("3", "2020-01-04 00:00:00"), BY_DAY, after, query)
-    with pytest.raises(SinkError, match=what) as reported:
+    with pytest.raises(SinkError, match=what) as error:
         to.sink.accept(*batch)
-    assert "DROP PARTITION FIELD at_day" in reported.value.hint
+    assert "DROP PARTITION FIELD at_day" in error.value.hint
     with to.table().update_spec() as update:
         update.remove_field("at_day")
     again = Target(tmp_path, **parameters)
@@ -286,10 +286,10 @@ WRONG = [
 
 @pytest.mark.parametrize(("text", "what"), WRONG)
 def test_what_is_no_rule_is_refused_at_the_start(tmp_path: Path, text: str, what: str) -> None:
-    with pytest.raises(SinkError) as reported:
+    with pytest.raises(SinkError) as error:
         open_sink(uri_of(tmp_path, partitions=text), log_id="log-1")
-    assert what in reported.value.message
-    assert "write partitions=" in reported.value.hint
+    assert what in error.value.message
+    assert "write partitions=" in error.value.hint
 
 
 MISFITS: Sequence[tuple[str, str]] = [

@@ -180,9 +180,9 @@ def test_a_place_that_is_away_is_waited_for_and_reported(tmp_path: Path, monkeyp
     monkeypatch.setattr(lake, "RETRY_S", 0.3)
     (tmp_path / "lake").rename(tmp_path / "away")
     (tmp_path / "lake").write_text("not a folder")
-    with pytest.raises(SinkError) as reported:
+    with pytest.raises(SinkError) as error:
         delivery.deliver()
-    assert "nothing accepted is lost" in reported.value.hint
+    assert "nothing accepted is lost" in error.value.hint
     (tmp_path / "lake").unlink()
     (tmp_path / "away").rename(tmp_path / "lake")
     story.finish()

@@ -80,7 +80,7 @@ def test_the_settings_of_a_recorded_changefeed_are_what_check_begins_with(etcd: 
 
 
 @pytest.mark.recordings
-def test_ids_of_two_clusters_are_reported_separate_and_the_file_is_private(etcd: Etcd, tmp_path: Path) -> None:
+def test_ids_of_two_clusters_are_distinguished_and_the_file_is_private(etcd: Etcd, tmp_path: Path) -> None:
     reported = init(etcd, "-c", "cap-open", "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
     assert "2 changefeeds fit" in reported
     assert "default/default/cap-open: normal, open-protocol to kafka://127.0.0.1:9092/cap-open-classic" in reported
@@ -156,9 +156,9 @@ def test_by_tls_with_a_client_certificate(tmp_path: Path) -> None:
     with Etcd(tmp_path / "etcd", tls=made) as etcd:
         fill(etcd)
         common = ("-c", "cap-open", "--cluster", "default")
-        reported = init(etcd, *common, "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
-        assert f"PD at {etcd.endpoints[0]} does not answer" in reported
-        assert "--ca" in reported
+        output = init(etcd, *common, "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
+        assert f"PD at {etcd.endpoints[0]} does not answer" in output
+        assert "--ca" in output
         tls = ("--ca", str(made.ca), "--cert", str(made.client_cert), "--key", str(made.client_key))
         path, _ = written(etcd, tmp_path, *common, *tls)
         assert etcds_checks(path)["changefeed"] is CheckStatus.OK
@@ -168,8 +168,8 @@ def test_by_tls_with_a_client_certificate(tmp_path: Path) -> None:
 def test_the_tidb_of_another_cluster_is_not_offered(etcd: Etcd, tmp_path: Path) -> None:
     try:
         etcd.etcdctl("put", CLUSTER_ID_KEY, "8 bytes.")
-        reported = init(etcd, "-c", "cap-open", "--cluster", "default", "-y", "-o", str(tmp_path / "x.toml"), code=2).stderr
-        assert "--tidb" in reported
+        output = init(etcd, "-c", "cap-open", "--cluster", "default", "-y", "-o", str(tmp_path / "x.toml"), code=2).stderr
+        assert "--tidb" in output
     finally:
         etcd.etcdctl("del", CLUSTER_ID_KEY)
 

@@ -346,13 +346,13 @@ def test_a_certificate_of_another_authority_names_its_setting(broker: KafkaBroke
         open_feed(topic, at=broker.tls, client=client).seek({})
 
 
-def test_a_user_who_may_not_read_is_reported_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_user_who_may_not_read_gets_an_error_that_says_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     with pytest.raises(FeedUnsuitable, match=r"(?s)TOPIC_AUTHORIZATION_FAILED.*grant this user Read"):
         open_feed(topic, at=broker.sasl, client=sasl(STRANGER)).seek({})
 
 
-def test_a_user_who_may_not_commit_is_reported_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_user_who_may_not_commit_gets_an_error_that_says_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 1))
     broker.allow_to_read(STRANGER[0], topic)

@@ -77,7 +77,7 @@ def test_a_cluster_that_does_not_answer_any_more_is_lost(
     assert [m.position for m in read(feed, 1)] == [0]
 
 
-def test_r_waits_for_a_cluster_that_cannot_notify_its_topics(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_r_waits_for_a_cluster_that_cannot_list_its_topics(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     """Messages that complete a round are here, fetched together with the first ones; the answer is not. They wait, calls do not."""
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 3 * POLL_MESSAGES_MAX))

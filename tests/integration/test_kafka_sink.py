@@ -208,7 +208,7 @@ def test_what_the_topic_does_not_take_is_refused_and_not_seen(tmp_path: Path, br
     assert story.place.rows() == {}
 
 
-def test_a_topic_is_made_as_ticdc_does_or_requested_for(tmp_path: Path, broker: KafkaBroker) -> None:
+def test_a_topic_is_made_as_ticdc_does_or_must_be_there(tmp_path: Path, broker: KafkaBroker) -> None:
     with pytest.raises(SinkError, match=r"topic t-\w+ does not exist"):
         Story(tmp_path / "a", place_at(broker, "auto-create-topic=false"), seed=7).finish()
     story = Story(tmp_path / "b", place_at(broker, "partition-num=5"), seed=7)

@@ -49,7 +49,9 @@ def test_a_login_over_tls_delivers(tmp_path: Path, secured: KafkaBroker, monkeyp
     story.check_end()
 
 
-def test_who_may_nothing_is_reported_which_rights(tmp_path: Path, secured: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_nothing_gets_an_error_that_names_the_rights(
+    tmp_path: Path, secured: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert secured.authority is not None
     monkeypatch.setattr(client, "OUTAGE_MAX_S", 5.0)
     sink = place_at(secured, STRANGER, secured.authority.ca_file).sink()

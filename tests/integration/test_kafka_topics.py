@@ -141,7 +141,7 @@ def test_a_table_of_the_source_is_a_lane_before_what_could_let_r_pass_it(
     assert [m.position for m in received if m.lane == tables.lane("new")] == [0]
 
 
-def test_a_table_that_a_ddl_in_the_log_made_holds_r_until_the_brokers_were_requested(
+def test_a_table_that_a_ddl_in_the_log_made_holds_r_until_the_brokers_were_queried(
     feed: KafkaFeed, tables: Tables, writer: Writer, broker: KafkaBroker
 ) -> None:
     """A rename in a backlog: at present the table is called otherwise again, or gone."""
@@ -220,9 +220,7 @@ def test_a_topic_of_a_table_may_not(feed: KafkaFeed, tables: Tables, broker: Kaf
         poll(feed, lambda _: False)
 
 
-def test_a_source_that_cannot_be_requested_holds_what_a_round_ends_with_until_it_can(
-    feed: KafkaFeed, tables: Tables, writer: Writer
-) -> None:
+def test_a_source_that_cannot_be_queried_holds_what_a_round_ends_with_until_it_can(feed: KafkaFeed, tables: Tables, writer: Writer) -> None:
     """Finding 14d: the term does not end, R waits, and whoever asks is told for whom."""
     tables.fails = SourceLost("nobody at tidb:4000", hint="wait")
     writer.write("default", "t")
@@ -252,7 +250,7 @@ def test_a_table_without_a_key_that_took_a_name_over_holds_nothing_back(
     assert [m.value for m in messages if m.lane == tables.lane("keyless")] == [b"1"]
 
 
-def test_an_error_that_nobody_expected_ends_the_asking_and_is_received(feed: KafkaFeed, tables: Tables) -> None:
+def test_an_error_that_nobody_expected_ends_the_queries_and_is_raised(feed: KafkaFeed, tables: Tables) -> None:
     tables.fails = KeyError("what nobody expected")
     with pytest.raises(KeyError):
         poll(feed, lambda _: False)
@@ -378,7 +376,7 @@ class Line:
         log, results, seq = MemoryLog(self.disk), [], 0
         while (manifest := log.manifest(Seq(seq))) is not None:
             results += [(change.commit_ts, change.table) for change in log.read_data(manifest)]
-            results += [(reported.commit_ts, reported.query) for reported in manifest.ddls]
+            results += [(ddl.commit_ts, ddl.query) for ddl in manifest.ddls]
             seq += 1
         return [(int(ts), text) for ts, text in results]
 

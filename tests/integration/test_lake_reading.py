@@ -265,7 +265,7 @@ def test_rows_of_partitions_that_left_stay_rows_of_a_log_of_changes(tmp_path: Pa
     ],
 )
 @each_sink
-def test_rows_that_the_output_does_not_notify_all_about_are_refused_by_the_ddl(
+def test_rows_that_the_output_does_not_have_whole_are_refused_by_the_ddl(
     tmp_path: Path, sink: SinkName, ddl: str, after: object, why: str
 ) -> None:
     story = Story(tmp_path, "append", sink, schemas={ORDERS: table(A)})

@@ -163,7 +163,7 @@ def test_an_etcd_that_is_no_pd_has_no_safe_points_to_remove(place: Place) -> Non
     assert "--config" in result["left"][0]["how"]
 
 
-def test_the_log_reports_of_an_incarnation_that_etcd_has_forgotten(place: Place) -> None:
+def test_the_log_names_an_incarnation_that_etcd_has_forgotten(place: Place) -> None:
     (place.folder / "log").mkdir()
     (place.folder / "log" / "changefeed.txt").write_text(f"{ORDERS}/{PREVIOUS}")
     place.removed("-c", "orders", "--pd", place.etcd.endpoints[0], "--yes")
@@ -203,7 +203,7 @@ def test_a_sidecar_that_begins_between_the_look_and_the_removal_loses_nothing(pl
         assert (place.entries(), place.safe_points()) == (before, points_before)
 
 
-def test_while_pd_is_away_etcd_keeps_what_reports_of_the_safe_points(place: Place) -> None:
+def test_while_pd_is_away_etcd_keeps_what_names_the_safe_points(place: Place) -> None:
     reach = leaving.reach_of(read_config(place.config()))
     kept = leaving.look(place.client, reach)
     before = set(place.entries())
@@ -215,7 +215,7 @@ def test_while_pd_is_away_etcd_keeps_what_reports_of_the_safe_points(place: Plac
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reported"),
+    ("arguments", "message"),
     [
         ((), "there is no terminal to ask"),
         (("--json",), "there is no terminal to ask"),
@@ -223,11 +223,11 @@ def test_while_pd_is_away_etcd_keeps_what_reports_of_the_safe_points(place: Plac
         (("--yes", "-c", "orders"), "give --config FILE"),
     ],
 )
-def test_nothing_is_removed_by_halves_of_a_command(place: Place, arguments: tuple[str, ...], reported: str) -> None:
+def test_nothing_is_removed_by_halves_of_a_command(place: Place, arguments: tuple[str, ...], message: str) -> None:
     before = place.entries()
     done = place.remove(*arguments)
     assert done.returncode == 2
-    assert reported in done.stderr
+    assert message in done.stderr
     assert place.entries() == before
 
 

@@ -49,9 +49,9 @@ def test_a_server_that_stays_away_is_reported_and_a_restart_that_forgets_deletes
     try:
         with monkeypatch.context() as patch:
             patch.setattr(client, "RETRY_S", 0.2)
-            with pytest.raises(SinkError, match=r"writing rows|reading the position|looking") as reported:
+            with pytest.raises(SinkError, match=r"writing rows|reading the position|looking") as error:
                 story.finish()
-        assert "reached" in reported.value.hint
+        assert "reached" in error.value.hint
         monkeypatch.setattr(client, "RETRY_S", 600.0)
         delivering = Background(lambda _: waiting.deliver(), name="delivers")
         time.sleep(AWAY_S)
@@ -65,7 +65,7 @@ def test_a_server_that_stays_away_is_reported_and_a_restart_that_forgets_deletes
     story.check_end()
 
 
-def test_who_may_not_is_reported_without_the_password(opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_not_is_reported_without_the_password(opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node has no accounts: what one that has them answers is as here."""
     server = OpenSearchServer((("127.0.0.1", opensearch.port),), user="nobody")
     keep(OpenSearchServer.SECRET_KIND, str(server), "hunter2")
@@ -75,7 +75,7 @@ def test_who_may_not_is_reported_without_the_password(opensearch: OpenSearchNode
     for status, hint in ((401, "password"), (403, "rights"), (413, "bulk-bytes"), (400, "manual")):
         assert hint in client.hint_of(status, server)
     assert "make room" in client.hint_of(429, server, "disk usage exceeded flood-stage watermark")
-    with pytest.raises(SinkError, match=r"nobody@.*: looking: no such index \[not_there\] \(status 404\)") as reported:
+    with pytest.raises(SinkError, match=r"nobody@.*: looking: no such index \[not_there\] \(status 404\)") as error:
         session.asked("looking", "GET", "/not_there")
-    assert "hunter2" not in str(reported.value)
+    assert "hunter2" not in str(error.value)
     session.close()

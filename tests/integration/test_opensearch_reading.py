@@ -95,9 +95,9 @@ def test_a_document_that_somebody_else_wrote_is_reported(opensearch: OpenSearchN
         output.read(schema)
 
 
-@pytest.mark.parametrize(("lost", "reported"), [("a page", "85 documents came of 95"), ("a shard", "1 shards did not answer")])
+@pytest.mark.parametrize(("lost", "message"), [("a page", "85 documents came of 95"), ("a shard", "1 shards did not answer")])
 def test_what_is_incomplete_is_an_error(
-    opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, reported: str
+    opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, message: str
 ) -> None:
     monkeypatch.setattr(reading, "PAGE_ROWS_MAX", 10)
     output = output_of(opensearch)
@@ -113,6 +113,6 @@ def test_what_is_incomplete_is_an_error(
         return requested(session, doing, method, path, *more, **named) if lost == "a page" else result.replace('"failed":0', '"failed":1')
 
     monkeypatch.setattr(OpenSearchSession, "asked", losing)
-    with pytest.raises(SinkError, match=reported):
+    with pytest.raises(SinkError, match=message):
         list(part())
     assert scrolls(opensearch) == 0

@@ -123,9 +123,9 @@ def test_a_row_that_is_refused_is_reported_by_table_key_and_reason(opensearch: O
     bring(uri, tmp_path, ROWS[:1]).close()
     (physical,) = opensearch.ask("GET", f"/{name}.shop.kinds")
     opensearch.ask("PUT", f"/{physical}/_mapping", {"properties": {"t": {"type": "text", "fields": {"n": {"type": "integer"}}}}})
-    with pytest.raises(SinkError, match=r'1 rows are not taken: row \["5"\] of shop\.kinds: .*t\.n') as reported:
+    with pytest.raises(SinkError, match=r'1 rows are not taken: row \["5"\] of shop\.kinds: .*t\.n') as error:
         bring(uri, tmp_path, [["5", *[None] * 14, "no number", None]], seq=2)
-    assert "mapping" in reported.value.hint
+    assert "mapping" in error.value.hint
 
 
 def test_what_has_no_room_is_sent_again_and_reported_when_it_lasts(
@@ -133,7 +133,7 @@ def test_what_has_no_room_is_sent_again_and_reported_when_it_lasts(
 ) -> None:
     """Each request refuses every other row, until one row alone is refused for ever."""
     name, uri = new(opensearch)
-    monkeypatch.setattr(client, "RETRY_FIRST_S", 0.001)
+    monkeypatch.setattr(client, "OPENSEARCH_RETRY_FIRST_S", 0.001)
     call, busy = OpenSearchSession.call, {"status": 429, "error": {"type": "rejected", "reason": "the queue is full"}}
 
     def refusing(session: OpenSearchSession, method: str, path: str, body: Any = None, *more: Any) -> Any:
@@ -150,9 +150,9 @@ def test_what_has_no_room_is_sent_again_and_reported_when_it_lasts(
     assert len(rows_of(opensearch, name, SCHEMA)) == len(ROWS)
     last = False
     monkeypatch.setattr(client, "RETRY_S", 0.1)
-    with pytest.raises(SinkError, match=r"1 rows are not taken: row .* the queue is full \(status 429\)") as reported:
+    with pytest.raises(SinkError, match=r"1 rows are not taken: row .* the queue is full \(status 429\)") as error:
         bring(uri, tmp_path, ROWS, seq=2)
-    assert "continues automatically" in reported.value.hint
+    assert "continues automatically" in error.value.hint
 
 
 def test_a_request_holds_a_row_once_and_no_more_than_it_may(

@@ -127,7 +127,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(rig, folder)
 
 
-def reported(result: Result, status: CheckStatus) -> str:
+def text_of(result: Result, status: CheckStatus) -> str:
     """All that its findings of this status say; each must name what to change."""
     findings = [finding for finding in result.findings if finding.status is status]
     assert findings, result
@@ -137,7 +137,7 @@ def reported(result: Result, status: CheckStatus) -> str:
 
 def failure(result: Result) -> str:
     assert result.status is CheckStatus.FAILED, result
-    return reported(result, CheckStatus.FAILED)
+    return text_of(result, CheckStatus.FAILED)
 
 
 # ---- all of it ------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_a_port_that_is_taken_where_tls_is_spoken_is_a_warning(stage: Stage, tmp
             "tls": {"cert_file": str(made.server_cert), "key_file": str(made.server_key)},
         }
         results = stage.check("control address", control=section)
-    assert "control.listen" in reported(results["control address"], CheckStatus.WARNING)
+    assert "control.listen" in text_of(results["control address"], CheckStatus.WARNING)
 
 
 def test_ports_of_others_are_named(stage: Stage) -> None:
@@ -299,7 +299,7 @@ def test_the_log_of_another_changefeed_is_refused(stage: Stage, tmp_path: Path) 
     results = stage.check("log", "sinks", log=f"file://{tmp_path}")
     assert "default/default/other/1" in failure(results["log"])
     assert "log.uri" in failure(results["log"])
-    assert "needs 'log'" in reported(results["sinks"], CheckStatus.SKIPPED)
+    assert "needs 'log'" in text_of(results["sinks"], CheckStatus.SKIPPED)
 
 
 def test_a_log_that_cannot_be_written_is_refused(stage: Stage, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_no_room_for_what_may_be_written_is_reported(stage: Stage) -> None:
 
 def test_little_room_is_a_warning(stage: Stage) -> None:
     third = shutil.disk_usage(stage.folder).free // 3
-    assert "log.uri" in reported(stage.check("disk space", dump={"chunk_bytes_max": third})["disk space"], CheckStatus.WARNING)
+    assert "log.uri" in text_of(stage.check("disk space", dump={"chunk_bytes_max": third})["disk space"], CheckStatus.WARNING)
 
 
 def test_a_sink_of_another_log_is_refused(stage: Stage, tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_java_that_is_missing_or_too_old_is_named(stage: Stage, tmp_path: Path, 
 
 
 def test_spark_that_runs_elsewhere_or_is_not_installed_is_reported(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "spark.managed is false" in reported(stage.check("spark")["spark"], CheckStatus.SKIPPED)
+    assert "spark.managed is false" in text_of(stage.check("spark")["spark"], CheckStatus.SKIPPED)
     monkeypatch.setattr("sidecar.preflight.machine.util.find_spec", lambda name: None)
     assert "pip install pyspark" in failure(stage.check("spark", spark={"managed": True})["spark"])
 
@@ -375,13 +375,13 @@ def test_etcd_that_is_away_fails_and_what_needs_it_is_skipped(stage: Stage) -> N
     endpoint = f"127.0.0.1:{free_port()}"
     results = stage.check("changefeed", "tidb", etcd={"endpoints": [endpoint], "timeout_s": 1.0})
     assert "etcd.endpoints" in failure(results["etcd"])
-    assert "needs 'etcd'" in reported(results["changefeed"], CheckStatus.SKIPPED)
+    assert "needs 'etcd'" in text_of(results["changefeed"], CheckStatus.SKIPPED)
     assert results["tidb"].status is CheckStatus.WARNING, "what does not need it is carried out"
 
 
 @pytest.mark.parametrize("lease_s", [2, 120])
 def test_a_lease_that_is_very_short_or_long_is_a_warning(stage: Stage, lease_s: int) -> None:
-    assert "etcd.lease_s" in reported(stage.check("etcd", etcd={"lease_s": lease_s})["etcd"], CheckStatus.WARNING)
+    assert "etcd.lease_s" in text_of(stage.check("etcd", etcd={"lease_s": lease_s})["etcd"], CheckStatus.WARNING)
 
 
 def test_an_etcd_user_that_may_not_write_our_root_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -413,13 +413,13 @@ def test_a_changefeed_that_does_not_run_fails_by_its_state(stage: Stage, state: 
     results = stage.check("changefeed state", "changefeed settings", "resolved marks", **sections)
     assert "state (changefeed)" in failure(results["changefeed state"])
     assert results["changefeed settings"].status is CheckStatus.OK, "told once"
-    assert "needs 'changefeed state'" in reported(results["resolved marks"], CheckStatus.SKIPPED)
+    assert "needs 'changefeed state'" in text_of(results["resolved marks"], CheckStatus.SKIPPED)
 
 
 def test_a_changefeed_that_tries_again_is_a_warning_with_ticdcs_error(stage: Stage) -> None:
     why = {"addr": "", "code": "CDC:ErrKafkaNewProducer", "message": "no broker"}
     sections = stage.put_changefeed("warning-feed", change=lambda info: info.update(state="warning", warning=why))
-    assert "CDC:ErrKafkaNewProducer" in reported(stage.check("changefeed state", **sections)["changefeed state"], CheckStatus.WARNING)
+    assert "CDC:ErrKafkaNewProducer" in text_of(stage.check("changefeed state", **sections)["changefeed state"], CheckStatus.WARNING)
 
 
 def test_a_filter_without_the_watermark_table_is_named(stage: Stage) -> None:
@@ -429,7 +429,7 @@ def test_a_filter_without_the_watermark_table_is_named(stage: Stage) -> None:
     text = failure(results["brackets"])
     assert 'add "changefeed_dump.*"' in text
     assert "the source is no TiDB" in text
-    assert "needs 'watermark write'" in reported(results["watermark arrives"], CheckStatus.SKIPPED)
+    assert "needs 'watermark write'" in text_of(results["watermark arrives"], CheckStatus.SKIPPED)
 
 
 def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
@@ -437,17 +437,17 @@ def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
     results = stage.check("brackets", "tables", **sections)
     assert "ignore-event" in failure(results["brackets"])
-    assert "omits updates" in reported(results["tables"], CheckStatus.WARNING)
+    assert "omits updates" in text_of(results["tables"], CheckStatus.WARNING)
     events[0].update({"matcher": ["shop.uid"], "ignore-event": ["insert"]})
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
-    assert "shop.uid is excluded from dumps" in reported(stage.check("tables", **sections)["tables"], CheckStatus.WARNING)
+    assert "shop.uid is excluded from dumps" in text_of(stage.check("tables", **sections)["tables"], CheckStatus.WARNING)
 
 
 def test_canal_json_without_the_extension_is_named(stage: Stage) -> None:
     uri = f"kafka://{stage.rig.kafka.bootstrap}/{stage.rig.topic}?protocol=canal-json"
     results = stage.check("changefeed settings", "messages", **stage.put_changefeed("canal-feed", uri=uri))
     assert "enable-tidb-extension=true" in failure(results["changefeed settings"])
-    assert "see 'changefeed settings'" in reported(results["messages"], CheckStatus.SKIPPED)
+    assert "see 'changefeed settings'" in text_of(results["messages"], CheckStatus.SKIPPED)
 
 
 def test_a_sink_that_is_none_of_kafkas_is_named(stage: Stage) -> None:
@@ -462,7 +462,7 @@ def test_a_sink_that_is_none_of_kafkas_is_named(stage: Stage) -> None:
 def test_brokers_that_are_away_are_named(stage: Stage) -> None:
     results = stage.check("kafka", "topics", kafka={"brokers": f"127.0.0.1:{free_port()}"})
     assert "kafka.brokers" in failure(results["kafka"])
-    assert "needs 'kafka'" in reported(results["topics"], CheckStatus.SKIPPED)
+    assert "needs 'kafka'" in text_of(results["topics"], CheckStatus.SKIPPED)
 
 
 def test_credentials_that_kafka_refuses_are_named(stage: Stage, tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ def test_a_tables_topic_that_is_missing_fails_where_ticdc_does_not_make_it(stage
     sections = stage.put_changefeed("split-feed", uri=uri, change=lambda info: info["config"]["sink"].update(dispatchers=dispatchers))
     results = stage.check("tables", "topics", **sections)
     assert results["topics"].status is status
-    assert "topic of_shop_account does not exist" in reported(results["topics"], status)
+    assert "topic of_shop_account does not exist" in text_of(results["topics"], status)
 
 
 def test_rows_of_a_table_that_was_dropped_are_a_warning(stage: Stage) -> None:
@@ -505,7 +505,7 @@ def test_rows_of_a_table_that_was_dropped_are_a_warning(stage: Stage) -> None:
     framed = [len(part).to_bytes(8, "big") + part for part in (key, value)]
     stage.rig.kafka.write("former", [(0, (1).to_bytes(8, "big") + framed[0], framed[1])])
     results = stage.check("select rights", "messages", **stage.put_changefeed("former-feed", topic="former"))
-    assert "rows of shop.gone" in reported(results["messages"], CheckStatus.WARNING)
+    assert "rows of shop.gone" in text_of(results["messages"], CheckStatus.WARNING)
 
 
 def test_messages_of_another_protocol_are_named_by_their_place(stage: Stage) -> None:
@@ -513,7 +513,7 @@ def test_messages_of_another_protocol_are_named_by_their_place(stage: Stage) -> 
     stage.rig.kafka.write("garbled", [(0, b"not a frame", b"nor this")])
     results = stage.check("messages", "resolved marks", **stage.put_changefeed("garbled-feed", topic="garbled"))
     assert "kafka/garbled/0@0" in failure(results["messages"])
-    assert "needs 'messages'" in reported(results["resolved marks"], CheckStatus.SKIPPED)
+    assert "needs 'messages'" in text_of(results["resolved marks"], CheckStatus.SKIPPED)
 
 
 def test_a_gap_between_the_log_and_the_topic_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_a_partition_without_marks_is_named_with_partition_num(stage: Stage) -> 
     assert "let TiCDC count the 2 partitions of topic starved again" in text
 
 
-def test_a_publisher_that_stuck_still_sends_no_marks(stage: Stage) -> None:
+def test_a_publisher_that_is_stuck_sends_no_marks(stage: Stage) -> None:
     stage.rig.publisher.freeze()
     try:
         results = stage.check("resolved marks", "lag", "watermark arrives", wait_s=SILENCE_S)
@@ -551,7 +551,7 @@ def test_a_publisher_that_stuck_still_sends_no_marks(stage: Stage) -> None:
         stage.rig.publisher.thaw()
     assert "no partition got any" in failure(results["resolved marks"])
     assert "checkpoint is" in failure(results["resolved marks"])
-    assert "needs 'resolved marks'" in reported(results["lag"], CheckStatus.SKIPPED)
+    assert "needs 'resolved marks'" in text_of(results["lag"], CheckStatus.SKIPPED)
     assert "has not come" in failure(results["watermark arrives"])
 
 
@@ -568,7 +568,7 @@ def test_a_feed_that_is_late_is_a_warning(stage: Stage) -> None:
     stage.rig.kafka.create_topic("late", 1)
     with marks_every_moment(stage.rig, "late", back_s=120):
         results = stage.check("lag", **stage.put_changefeed("late-feed", topic="late"))
-    (behind_s,) = re.findall(r"is ([\d.]+) s behind", reported(results["lag"], CheckStatus.WARNING))
+    (behind_s,) = re.findall(r"is ([\d.]+) s behind", text_of(results["lag"], CheckStatus.WARNING))
     assert 120 <= float(behind_s) < 120 + PATIENCE_S
 
 
@@ -601,7 +601,7 @@ def test_a_right_that_was_revoked_is_named_with_its_grant(stage: Stage) -> None:
     text = failure(results["select rights"])
     assert "GRANT SELECT ON `shop`.`ledger` TO 'narrow'" in text
     assert "account" not in text.partition("GRANT")[0]
-    assert "no SELECT on all of" in reported(results["select rights"], CheckStatus.WARNING)
+    assert "no SELECT on all of" in text_of(results["select rights"], CheckStatus.WARNING)
 
 
 def test_a_table_that_the_account_does_not_see_is_found_in_the_feed(stage: Stage) -> None:
@@ -617,8 +617,8 @@ def test_a_watermark_table_that_is_not_there_is_named(stage: Stage) -> None:
     text = failure(results["brackets"])
     assert f"CREATE TABLE IF NOT EXISTS {MARK_TABLE}" in text
     assert f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE.schema}.* TO 'unmarked'" in text
-    assert "needs 'brackets'" in reported(results["watermark table"], CheckStatus.SKIPPED)
-    assert "needs 'watermark table'" in reported(results["watermark write"], CheckStatus.SKIPPED)
+    assert "needs 'brackets'" in text_of(results["watermark table"], CheckStatus.SKIPPED)
+    assert "needs 'watermark table'" in text_of(results["watermark write"], CheckStatus.SKIPPED)
 
 
 def test_a_watermark_table_of_another_shape_is_refused(stage: Stage) -> None:
@@ -665,7 +665,7 @@ def test_a_probe_row_that_somebody_else_writes_is_reported(stage: Stage) -> None
 
 def test_rights_that_take_too_long_to_ask_for_are_a_warning(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sidecar.preflight.source.RIGHTS_MAX_S", -1.0)
-    assert "13 of 13 tables were not checked" in reported(stage.check("select rights")["select rights"], CheckStatus.WARNING)
+    assert "13 of 13 tables were not checked" in text_of(stage.check("select rights")["select rights"], CheckStatus.WARNING)
 
 
 def test_tables_that_cannot_be_dumped_are_warnings_and_none_at_all_is_a_failure(stage: Stage) -> None:
@@ -681,8 +681,8 @@ def test_tables_that_cannot_be_dumped_are_warnings_and_none_at_all_is_a_failure(
         results = stage.check("tables", "read keys", **sections)
     finally:
         stage.rig.db.execute("drop database odd")
-    assert "odd.keyless" in reported(results["tables"], CheckStatus.WARNING)
-    assert "odd.floating" in reported(results["read keys"], CheckStatus.WARNING)
+    assert "odd.keyless" in text_of(results["tables"], CheckStatus.WARNING)
+    assert "odd.floating" in text_of(results["read keys"], CheckStatus.WARNING)
 
 
 def test_a_column_type_that_is_not_known_is_named(stage: Stage) -> None:
@@ -695,7 +695,7 @@ def test_a_column_type_that_is_not_known_is_named(stage: Stage) -> None:
     assert results["tables"].status is CheckStatus.SKIPPED
 
 
-def test_many_tables_are_requested_for_in_few_statements(stage: Stage) -> None:
+def test_many_tables_are_queried_in_few_statements(stage: Stage) -> None:
     names = [f"many.t{number}" for number in range(230)]
     stage.rig.db.execute("create database many", *(f"create table {name} (id int primary key)" for name in names))
     try:

@@ -108,11 +108,11 @@ def test_an_idle_pump_writes_fakes_and_its_registry_entry_moves(rig: PumpRig, tm
     assert result["maxCommitTS"] <= left["maxCommitTS"] <= pump.storage.max_commit_ts  # a fake may come after the last entry
 
 
-def test_a_new_pump_is_online_before_drainers_receive_of_it_and_a_paused_one_reports_nobody(rig: PumpRig) -> None:
+def test_a_new_pump_is_online_before_drainers_are_notified_and_a_paused_one_notifies_nobody(rig: PumpRig) -> None:
     drainer, away = MadeDrainer(rig.etcd, refusals=1), MadeDrainer(rig.etcd, "away", state="paused")
     with rig.running():
         pass
-    assert [received["state"] for received in drainer.received] == ["online"]
+    assert [notice["state"] for notice in drainer.received] == ["online"]
     assert away.received == []
     rig.reported.clear()
     with rig.running():

@@ -116,7 +116,7 @@ def _whole(payload: bytes) -> bytes:
 
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", NAMES)
-def test_every_prewrite_that_was_written_can_be_requested_for(name: str) -> None:
+def test_every_prewrite_that_was_written_can_be_looked_up(name: str) -> None:
     """The key by which TiKV is asked is in each of them, a DDL's too."""
     prewrites = [one for node in NODES for one in map(binlog_of, written(name, node)) if one.kind == PREWRITE and one.start_ts]
     assert prewrites

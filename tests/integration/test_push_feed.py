@@ -289,7 +289,7 @@ def test_a_sender_that_is_turned_away_says_why_and_stops() -> None:
 
 
 def test_help_reports_every_option() -> None:
-    reported = subprocess.run([sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True).stdout
+    help_text = subprocess.run([sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True).stdout
     for option in (
         "--to",
         "--speed",
@@ -302,7 +302,7 @@ def test_help_reports_every_option() -> None:
         "--tables",
         "--changefeed",
     ):
-        assert option in reported
+        assert option in help_text
 
 
 # ---- who may send -------------------------------------------------------------------------------------------------------

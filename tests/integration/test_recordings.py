@@ -42,7 +42,7 @@ def test_every_schedule_ends_equal_to_the_truth(name: str, feed: str, brackets: 
     for seed in seeds:
         run = schedule(brackets, seed)
         verdict, died = play(made, run)
-        assert verdict.ok, f"{name} {feed} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected}"
+        assert verdict.ok, f"{name} {feed} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected_rows}"
         deaths += len(died)
         compared += sum(table.snapshots_compared for table in verdict.tables)
     assert deaths >= len(seeds) / 2, "too few crashes to prove anything"
@@ -62,7 +62,7 @@ def test_raw_key_values_end_equal_to_the_truth(name: str, brackets: str) -> None
     for seed in KV_SEEDS:
         run = schedule(brackets, seed)
         verdict, _ = play(made, run)
-        assert verdict.ok, f"{name} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected}"
+        assert verdict.ok, f"{name} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected_rows}"
         assert sum(table.snapshots_compared for table in verdict.tables) >= len(made.tables)
 
 

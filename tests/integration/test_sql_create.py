@@ -144,7 +144,7 @@ def test_a_table_of_that_name_with_other_columns_is_refused_with_the_difference(
         make_tables(target, [table()], Routes())
 
 
-def test_a_log_that_does_not_notify_definitions_and_routes_that_meet_are_refused(target: OneConnection) -> None:
+def test_a_log_without_definitions_and_routes_that_meet_are_refused(target: OneConnection) -> None:
     with pytest.raises(SinkError, match=r"app\.t: the log does not say"):
         make_tables(target, [replace(table(), definition=None)], Routes())
     other = replace(table(), name=TableName("app", "u"))

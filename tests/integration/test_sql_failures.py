@@ -89,9 +89,9 @@ def test_a_target_that_stays_away_is_reported_and_the_next_attempt_goes_on(
     story.delivery(segments_max=1).deliver()
     mariadb.kill()
     try:
-        with pytest.raises(SinkError, match="error 2003") as reported:
+        with pytest.raises(SinkError, match="error 2003") as error:
             story.finish()
-        assert "reached" in reported.value.hint
+        assert "reached" in error.value.hint
     finally:
         mariadb.start()
     story.finish()
@@ -110,9 +110,9 @@ def test_a_target_that_is_full_says_so_and_goes_on_when_there_is_room(tmp_path: 
             small.execute(f"ALTER TABLE {table} ADD COLUMN wide VARCHAR(8000) CHARACTER SET latin1 DEFAULT (REPEAT('x', 8000))")
         story.delivery(segments_max=1).deliver()
         fill(small)
-        with pytest.raises(SinkError, match="full") as reported:
+        with pytest.raises(SinkError, match="full") as error:
             story.finish()
-        assert "make room" in reported.value.hint
+        assert "make room" in error.value.hint
         small.stop()
         small._settings = {**small._settings, **room(100)}
         small.start()
@@ -159,26 +159,26 @@ def test_a_previous_worker_that_sleeps_in_a_transaction_loses_it(story: Story, m
 
 def test_who_may_not_log_in_is_reported_without_the_password(story: Story, mariadb: MariaDb) -> None:
     bad = MysqlSession(server_of(mariadb, "nobody", "hunter2"), Role.WRITE_TARGET)
-    with pytest.raises(SinkError, match="Access denied") as reported:
+    with pytest.raises(SinkError, match="Access denied") as error:
         position_of(bad, "x", log_id="l").look()
-    assert "hunter2" not in str(reported.value)
-    assert "password" in reported.value.hint
+    assert "hunter2" not in str(error.value)
+    assert "password" in error.value.hint
 
 
-def test_who_may_not_write_is_reported_which_rights(story: Story, mariadb: MariaDb) -> None:
+def test_a_user_who_may_not_write_gets_an_error_that_names_the_rights(story: Story, mariadb: MariaDb) -> None:
     mariadb.execute("DROP USER IF EXISTS poor@'%'", "CREATE USER poor@'%' IDENTIFIED BY 'x'")
     poor = MysqlSession(server_of(mariadb, "poor", "x"), Role.WRITE_TARGET)
-    with pytest.raises(SinkError, match="denied") as reported:
+    with pytest.raises(SinkError, match="denied") as error:
         position_of(poor, "not_there", log_id="l").open(None)
-    assert "rights" in reported.value.hint
+    assert "rights" in error.value.hint
 
 
 def test_a_table_that_is_missing_is_named_and_goes_on_when_it_is_there(story: Story, mariadb: MariaDb) -> None:
     table = next(iter(sorted(story.tables)))
     mariadb.execute(f"DROP TABLE {table}")
-    with pytest.raises(SinkError, match=f"table {table} is not at the target") as reported:
+    with pytest.raises(SinkError, match=f"table {table} is not at the target") as error:
         story.finish()
-    assert "create-tables" in reported.value.hint
+    assert "create-tables" in error.value.hint
     mariadb.execute(f"CREATE TABLE {table} (id VARCHAR(20), part INT, v VARCHAR(20), PRIMARY KEY (id, part))")
     story.finish()
     story.check_end()
@@ -207,9 +207,9 @@ def test_a_value_that_does_not_fit_stops_before_the_first_row_or_with_table_key_
     """A µ: nothing is altered on its way. What the target's types show is noticed before; a CHECK is not."""
     for table in story.tables:
         mariadb.execute(f"ALTER TABLE {table} MODIFY COLUMN {made}")
-    with pytest.raises(SinkError, match=problem) as reported:
+    with pytest.raises(SinkError, match=problem) as error:
         story.finish()
-    assert "column" in reported.value.hint
+    assert "column" in error.value.hint
     for table in story.tables:
         assert mariadb.execute(f"SELECT COUNT(*) FROM {table} WHERE v LIKE '%?%'") == ((0,),)
 

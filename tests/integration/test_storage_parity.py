@@ -47,27 +47,27 @@ def test_a_schema_file_is_ticdcs_own(name: str, architecture: str) -> None:
     """Each one of a table that the log knows: all but views and tables without a key."""
     made, compared = stage(name, "kv"), 0
     for path, data in schema_files(name).items():
-        reported = json.loads(data)
-        table, ts = TableName(reported["Schema"], reported["Table"]), CommitTs(reported["TableVersion"])
+        fields = json.loads(data)
+        table, ts = TableName(fields["Schema"], fields["Table"]), CommitTs(fields["TableVersion"])
         schema = made.history.schema(table, ts) or made.history.schema(table, CommitTs(ts - 1))  # of one that is dropped as it was
         if schema is None:
             assert table.table in ("v1", "nokey", "nokey2"), path
             continue
-        ddl = DdlRecord(ts, *table, reported["Query"]) if reported["Query"] else None
+        ddl = DdlRecord(ts, *table, fields["Query"]) if fields["Query"] else None
         file = schema_file(table, schema, ts, architecture, ddl)  # type: ignore[arg-type]  # one of the two
         if path.startswith("shop/item/"):
-            path, data = _without_virtual(reported, schema)
+            path, data = _without_virtual(fields, schema)
         assert (file.path, file.text()) == (path, data.decode())
         compared += 1
     assert compared >= {"tz": 3, "ddl": 42, "ddl-new": 42}[name]
 
 
-def _without_virtual(reported: dict[str, Any], schema: TableSchema) -> tuple[str, bytes]:
+def _without_virtual(fields: dict[str, Any], schema: TableSchema) -> tuple[str, bytes]:
     """As TiCDC would write it if it left virtual columns out of schema files, as it does of rows: the one difference that is meant."""
-    columns = [column for column in reported["TableColumns"] if column["ColumnName"] in schema.column_names()]
-    assert len(columns) == len(reported["TableColumns"]) - 1
-    reduced = {**reported, "TableColumns": columns, "TableColumnsTotal": len(columns)}
-    path = f"{reported['Schema']}/{reported['Table']}/meta/schema_{reported['TableVersion']}_{checksum(reduced):010d}.json"
+    columns = [column for column in fields["TableColumns"] if column["ColumnName"] in schema.column_names()]
+    assert len(columns) == len(fields["TableColumns"]) - 1
+    reduced = {**fields, "TableColumns": columns, "TableColumnsTotal": len(columns)}
+    path = f"{fields['Schema']}/{fields['Table']}/meta/schema_{fields['TableVersion']}_{checksum(reduced):010d}.json"
     return path, json.dumps(reduced, indent=4, ensure_ascii=False).encode()
 
 
@@ -158,6 +158,6 @@ def _version(path: str) -> str:
     return path.rpartition("_")[0]
 
 
-def _unworded(reported: dict[str, object]) -> dict[str, object]:
+def _unworded(fields: dict[str, object]) -> dict[str, object]:
     """TiCDC writes statements anew; the log has them as TiDB's jobs do."""
-    return {**reported, "Query": bool(reported["Query"])}
+    return {**fields, "Query": bool(fields["Query"])}

@@ -123,12 +123,12 @@ def test_a_subscription_needs_the_token_as_any_call(owner: Owner, tmp_path: Path
     control = ControlSection(listen="127.0.0.1:0", token_file=str(tmp_path / "token"))
     with serving(owner, output.reader, control) as server, stub_of(server.address) as stub:
         for metadata in ((), (("authorization", "Bearer wrong"),)):
-            with pytest.raises(grpc.RpcError) as reported:
+            with pytest.raises(grpc.RpcError) as error:
                 next(subscribed(stub, metadata))
-            assert reported.value.code() is grpc.StatusCode.UNAUTHENTICATED
-            with pytest.raises(grpc.RpcError) as reported:
+            assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            with pytest.raises(grpc.RpcError) as error:
                 stub.Acknowledge(pb.AcknowledgeRequest(changefeed=FEED, subscriber="a"), metadata=metadata)
-            assert reported.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
         assert up_to(subscribed(stub, (("authorization", f"Bearer {TOKEN}"),)), output.last)
 
 
@@ -141,9 +141,9 @@ def test_a_subscription_needs_a_certificate_where_any_call_does(owner: Owner, tm
         own = grpc.ssl_channel_credentials(ca, Path(client.key_file).read_bytes(), Path(client.cert_file).read_bytes())
         with grpc.secure_channel(server.address, own, options=CHANNEL) as channel:
             assert up_to(subscribed(control_pb2_grpc.ControlStub(channel)), output.last)  # type: ignore[no-untyped-call]  # generated
-        with grpc.secure_channel(server.address, grpc.ssl_channel_credentials(ca)) as channel, pytest.raises(grpc.RpcError) as reported:
+        with grpc.secure_channel(server.address, grpc.ssl_channel_credentials(ca)) as channel, pytest.raises(grpc.RpcError) as error:
             next(subscribed(control_pb2_grpc.ControlStub(channel)))  # type: ignore[no-untyped-call]  # generated
-        assert reported.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 # ---- where it goes on ------------------------------------------------------------------------------------------------
@@ -167,10 +167,10 @@ def test_one_that_is_ahead_or_of_another_log_is_refused(owner: Owner, tmp_path: 
     output = Output(tmp_path).deliver()
     with serving(owner, output.reader) as server, stub_of(server.address) as stub:
         for given, reported_of in (({"after_seq": output.last + 1}, "does not have it yet"), ({"log": "b" * 32}, "of log bbbb")):
-            with pytest.raises(grpc.RpcError) as reported:
+            with pytest.raises(grpc.RpcError) as error:
                 next(subscribed(stub, subscriber="a", **given))
-            assert reported.value.code() is grpc.StatusCode.OUT_OF_RANGE
-            assert reported_of in (reported.value.details() or "")
+            assert error.value.code() is grpc.StatusCode.OUT_OF_RANGE
+            assert reported_of in (error.value.details() or "")
         assert [one.name for one in stub.Query(pb.DumpRequest(changefeed=FEED)).subscribers] == []
 
 

@@ -132,7 +132,7 @@ def test_many_tables_cost_a_handful_of_queries(mariadb: MariaDb, schemas: TidbSc
 # ---- estimates ------------------------------------------------------------------------------------------------------
 
 
-def test_estimates_come_in_the_order_requested_for_and_name_what_cannot_be_dumped(mariadb: MariaDb, schemas: TidbSchemas) -> None:
+def test_estimates_come_in_the_order_of_the_request_and_name_what_cannot_be_dumped(mariadb: MariaDb, schemas: TidbSchemas) -> None:
     mariadb.execute("CREATE TABLE app.t (id int, name varchar(9), PRIMARY KEY (name, id))", "INSERT INTO app.t VALUES (1, 'a'), (2, 'b')")
     mariadb.execute("CREATE TABLE app.heap (id int)", "CREATE TABLE app.price (p double PRIMARY KEY)", "ANALYZE TABLE app.t")
     names = [TableName("app", name) for name in ("price", "t", "nowhere", "heap")]

@@ -319,7 +319,7 @@ def test_what_the_changefeeds_filter_lets_through_is_what_a_chunk_has(db: MariaD
         assert dumper.read(chunk("orders", 1, where=f"({through.predicate}) AND ({own})"))[1] == [("1", "2")]
 
 
-def test_keys_that_were_requested_for_outlive_a_rename_of_their_table(db: MariaDb, schema: str) -> None:
+def test_keys_that_were_requested_outlive_a_rename_of_their_table(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.a (id int PRIMARY KEY)", "INSERT INTO app.a SELECT seq FROM app.seq_1_to_9")
     with dumping(db.settings()) as dumper:
         assert dumper.read(chunk("a", keys=(("3",), ("5",))))[1] == [("3",), ("5",)]
@@ -328,7 +328,7 @@ def test_keys_that_were_requested_for_outlive_a_rename_of_their_table(db: MariaD
         assert dumper.read(chunk("b", 1, keys=(("7",),)))[1] == [("7",)]
 
 
-def test_of_the_keys_that_were_requested_for_those_without_a_row_stand_first_in_the_file(db: MariaDb, schema: str) -> None:
+def test_of_the_keys_that_were_requested_those_without_a_row_are_first_in_the_file(db: MariaDb, schema: str) -> None:
     """A key is absent by its own text: the server finds the row of `b` for `B`. That row is of the chunk that asks for `b`, else a pass
     would have it twice."""
     db.execute("CREATE TABLE app.t (k varchar(5) COLLATE utf8mb4_general_ci, n int, v int, PRIMARY KEY (k, n))")
@@ -395,7 +395,7 @@ def test_a_table_that_cannot_be_read_in_pieces_is_refused_with_the_reason(db: Ma
         assert reason in dumper.fails(chunk("t")).reason
 
 
-def test_a_snapshot_is_refused_by_a_server_that_does_not_notify_its_timestamp(db: MariaDb, schema: str) -> None:
+def test_a_snapshot_is_refused_by_a_server_that_does_not_return_its_timestamp(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY)")
     with dumping(db.settings()) as dumper:
         failed = dumper.fails(chunk("t", brackets=Brackets.SNAPSHOT))

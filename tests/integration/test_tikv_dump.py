@@ -141,7 +141,7 @@ def test_a_dump_from_tikv_beside_its_change_feed_leads_to_the_truth(seed: int) -
                         break
                 else:
                     verdict = line.verdict(pipeline)
-                    assert verdict.ok, [table for table in verdict.tables if not table.equal] or verdict.unexpected
+                    assert verdict.ok, [table for table in verdict.tables if not table.equal] or verdict.unexpected_rows
                     assert not line.verdict(pipeline, drop_nothing=True).ok, "changes did overtake what was read"
                     break
             died += 1

@@ -459,7 +459,7 @@ def refused(it: Made, error: type[Exception], *reported: str) -> None:
         it.puller.poll(timeout_s=0)
 
 
-def test_a_key_that_was_not_requested_for_is_named() -> None:
+def test_a_key_that_was_not_requested_is_named() -> None:
     with made(history("demo")) as it:
         it.until(it.served)
         it.cluster.tell([row(b"\xffgarbage")])

@@ -87,7 +87,7 @@ DDLS = [
     Mutation(
         "of renames that fit one table the first has it, whatever the others name",
         "spark_merge/ddl/names.py::_by_ids",
-        "            moved.remove(results[0])\n",
+        "            moved.remove(fitting[0])\n",
         "",
         "tests/unit/ddl/test_names.py::test_of_tables_of_one_name_in_two_schemas_each_is_renamed_as_its_id_shows",
     ),

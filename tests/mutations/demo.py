@@ -22,7 +22,7 @@ DEMO = [
     Mutation(
         "what was asked of a dump that was restarted is no event of the report",
         f"{REPORTED}::ReportedDump._events",
-        ", *requested",
+        ", *commands",
         "",
         f"{OF_REPORTED}::test_crashes_pauses_and_restarts_are_events_of_the_report",
     ),

@@ -43,8 +43,8 @@ DUMPS = [
     ),
     Mutation(
         "a report of a chunk that was not sent in the call counts",
-        "sidecar/adapters/tidb/remote_reads.py::_Call._received",
-        "(command := self._reported(chunk.number)) is not None:\n                    self._written(command, chunk)",
+        "sidecar/adapters/tidb/remote_reads.py::_Call._handle",
+        "(command := self._pop_command(chunk.number)) is not None:\n                    self._written(command, chunk)",
         "True:\n                    self._readers.report(chunk)",
         f"{REMOTE}::test_what_was_not_sent_in_this_call_is_not_reported",
     ),
@@ -116,21 +116,21 @@ DUMPS = [
         "sidecar/shared/reads/read.py::_Read.keys",
         "one in wanted for one",
         "True for _",
-        "tests/integration/test_tidb_source.py::test_of_the_keys_that_were_requested_for_those_without_a_row_stand_first_in_the_file",
+        "tests/integration/test_tidb_source.py::test_of_the_keys_that_were_requested_those_without_a_row_are_first_in_the_file",
     ),
     Mutation(
         "keys that a chunk did not come to are called absent",
         "sidecar/shared/reads/read.py::_Read.keys",
-        "requested if",
+        "first_keys if",
         "command.keys if",
         "tests/unit/adapters/test_tidb_read_bytes.py::test_of_keys_that_a_chunk_did_not_come_to_nothing_is_said[0-0]",
     ),
     Mutation(
         "a row that the changefeed's filter hides is deleted in the sinks",
         "sidecar/shared/reads/read.py::_Read.keys",
-        "wanted, keys = set(requested), set(there)",
-        "shown = [one == '1' for one in result.column(len(schema.columns)).to_pylist()]\n"
-        "        wanted, keys = set(requested), {one for one, has in zip(there, shown, strict=True) if has}",
+        "wanted, keys = set(first_keys), set(there)",
+        "shown = [one == '1' for one in table.column(len(schema.columns)).to_pylist()]\n"
+        "        wanted, keys = set(first_keys), {one for one, has in zip(there, shown, strict=True) if has}",
         "tests/integration/test_tidb_source.py::test_a_row_that_the_filter_hides_is_neither_dumped_nor_absent",
     ),
     Mutation(

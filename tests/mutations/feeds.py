@@ -36,7 +36,7 @@ PUMPS = [
         "sidecar/feeds/binlog/backlog.py::Backlog._ready",
         " and lane.ahead_bytes <= self._ahead_bytes_max",
         "",
-        f"{STREAMS}::test_while_one_pump_stuck_the_others_are_held_and_memory_is_bounded",
+        f"{STREAMS}::test_while_one_pump_is_stuck_the_others_are_held_and_memory_is_bounded",
     ),
     Mutation(
         "a pump is not asked what it has removed",
@@ -55,15 +55,15 @@ PUMPS = [
     Mutation(
         "an index that is made again begins without what was collected",
         "sidecar/pump/storage.py::Storage.__init__",
-        "max(self._collected.ts or 0, state.gc_ts)",
+        "max(self._gc_record.ts or 0, state.gc_ts)",
         "state.gc_ts",
         f"{COLLECTED}::test_an_index_that_is_made_again_knows_what_was_collected",
     ),
     Mutation(
         "rows go before it is on record what is collected",
         "sidecar/pump/storage.py::Storage._collect",
-        "_collected.record(ts",
-        "_work.append(lambda: self._collected.record(ts)",
+        "_gc_record.record(ts",
+        "_work.append(lambda: self._gc_record.record(ts)",
         f"{COLLECTED}::test_a_death_while_it_collects_leaves_no_reader_without_word[1-as it was]",
     ),
     Mutation(

@@ -33,14 +33,14 @@ INIT = [
         f"{COMMAND}::init",
         "not (no_input or as_json) and ",
         "",
-        f"{OF_COMMAND}::test_without_a_terminal_nothing_is_requested",
+        f"{OF_COMMAND}::test_without_a_terminal_nothing_is_prompted_for",
     ),
     Mutation(
         "init takes a wrong answer",
         f"{COMMAND}::_proved",
         "check(text)",
         "pass",
-        f"{OF_COMMAND}::test_a_wrong_answer_is_requested_again",
+        f"{OF_COMMAND}::test_after_a_wrong_answer_the_question_comes_again",
     ),
     Mutation(
         "init writes settings that the sidecar rejects",
@@ -110,7 +110,7 @@ INIT = [
         f"{SETTINGS}::differing",
         "(one for one in chosen if one.value != _default(one.setting))",
         "chosen",
-        f"{OF_SETTINGS}::test_what_equals_a_default_is_not_written_and_the_rest_stuck_in_the_order_of_the_settings",
+        f"{OF_SETTINGS}::test_what_equals_a_default_is_not_written_and_the_rest_is_in_the_order_of_the_settings",
     ),
     Mutation(
         "a user's name ends a text of SQL",

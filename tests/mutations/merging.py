@@ -305,7 +305,7 @@ MERGING = [
     ),
     Mutation(
         "a task reports no progress",
-        "spark_merge/merge/task.py::_reported",
+        "spark_merge/merge/task.py::_with_progress",
         "\n        progressed()",
         "",
         "tests/unit/merge/test_task.py::test_each_portion_and_each_piece_is_progress[segment]",

@@ -299,7 +299,7 @@ FENCES = [
         "spark_merge/delivery/loop.py::SinkLoop.serve",
         "\n        self._serves.set()",
         "",
-        "tests/unit/merge/test_loop.py::test_a_loop_that_is_reported_the_owners_next_epoch_opens_its_sink_with_it",
+        "tests/unit/merge/test_loop.py::test_a_loop_that_gets_the_owners_next_epoch_opens_its_sink_with_it",
     ),
     Mutation(
         "an epoch is granted again",
@@ -430,7 +430,7 @@ LOGS = [
         "not storage.exists(self._folder, manifest_name(report.seq))",
         "False",
         "tests/unit/log/test_log_deliveries.py::"
-        "test_what_reports_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_events[beyond its end]",
+        "test_what_names_another_log_or_what_is_not_in_this_one_is_trouble_and_no_event[beyond its end]",
     ),
     Mutation(
         "rows that were left out of a log that is no more are left out of the next one",

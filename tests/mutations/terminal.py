@@ -144,7 +144,7 @@ TERMINAL = [
         f"{QUERY}::dumpquery",
         "timeline or (call.console.is_terminal and not call.as_json)",
         "True",
-        f"{OF_QUERY}::test_the_timeline_is_requested_for_with_the_status_where_it_is_shown[False-given1-False-]",
+        f"{OF_QUERY}::test_the_timeline_is_requested_with_the_status_where_it_is_shown[False-given1-False-]",
     ),
     Mutation(
         "a command that shows a failed dump ends well",

@@ -47,8 +47,8 @@ TEXTS = [
     Mutation(
         "columns that become texts together all get the first one's",
         "spark_merge/codecs/decode/tables.py::read",
-        "result.slice(start, len(cells))",
-        "result.slice(0, len(cells))",
+        "column_texts.slice(start, len(cells))",
+        "column_texts.slice(0, len(cells))",
         "tests/unit/decode/test_tables.py::test_many_tables_at_once_are_each_alone",
     ),
     Mutation(

@@ -124,7 +124,7 @@ TIKV_READS = [
         "sidecar/shared/tikv/regions.py::borders",
         "if not known_to or known_to >= end:",
         "if not known_to:",
-        "tests/unit/feeds/test_tikv_regions.py::test_regions_between_ranges_that_are_far_apart_are_not_requested",
+        "tests/unit/feeds/test_tikv_regions.py::test_regions_between_ranges_that_are_far_apart_are_not_queried",
     ),
     Mutation(
         "narrow rows of one region say how many of the next are requested",

@@ -515,7 +515,7 @@ VERIFYING = [
         "sidecar/run/term_verifications.py::TermVerifications._take_over",
         "        self._running[entry.id] = entry\n",
         "",
-        f"{OF_TERM}::test_a_next_term_goes_on_and_fails_what_was_never_requested_of_the_worker",
+        f"{OF_TERM}::test_a_next_term_continues_and_fails_what_was_never_requested_of_the_worker",
     ),
     Mutation(
         "segments of a verification that is over are kept for ever",

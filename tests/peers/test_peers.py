@@ -262,7 +262,7 @@ class TestCommand:
             options_of(["--page", "nowhere.md"])
         assert f"copy {PAGE.name} there" in capsys.readouterr().err
 
-    def test_quick_is_a_tenth_of_the_rows_that_were_requested_for(self) -> None:
+    def test_quick_is_a_tenth_of_the_rows_that_were_requested(self) -> None:
         assert sizes_of(options_of(["--quick", "--rows", "50000"])).rows == 5_000
 
     def test_every_system_is_in_the_table_whether_or_not_it_can_run(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def _entry(row: R) -> KvEntry:
 
 @settings(max_examples=examples(120))
 @given(notifying=tellings(), chunk=st.integers(1, 10))
-def test_any_notifying_gives_every_commit_once_or_more_with_its_values(notifying: Notifying, chunk: int) -> None:
+def test_any_stream_of_a_region_gives_every_commit_once_or_more_with_its_values(notifying: Notifying, chunk: int) -> None:
     matcher = RegionMatcher(1, RANGE, CommitTs(notifying.checkpoint_ts))
     entries: list[KvEntry] = []
     for start in range(0, len(notifying.rows), chunk):

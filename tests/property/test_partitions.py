@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
-from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
+from sidecar.shared.ticdc.dispatch import Hashing, TopicPartitionRule
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import partitions
 from tests.lanes import examples
@@ -53,7 +53,7 @@ def value(column: Column, text: str, hashing: Hashing) -> bytes:
             return text.encode()
 
 
-def slow(rule: PartitionRule, row: tuple[int, Image | None, Image | None], count: int) -> int:
+def slow(rule: TopicPartitionRule, row: tuple[int, Image | None, Image | None], count: int) -> int:
     commit_ts, before, after = row
     if rule.kind == "ts":
         return commit_ts % count
@@ -87,7 +87,7 @@ rows = st.lists(
     max_size=12,
 )
 rules = st.builds(
-    PartitionRule,
+    TopicPartitionRule,
     st.sampled_from(["table", "index-value", "columns", "ts"]),
     columns=st.lists(st.sampled_from(NAMES), max_size=4).map(tuple),
     hashing=st.sampled_from([Hashing.of("classic"), Hashing.of("new"), Hashing.of("new", "v8.5.4")]),
@@ -97,7 +97,7 @@ rules = st.builds(
 @settings(max_examples=examples(100))
 @given(rule=rules, rows=rows, count=st.sampled_from([1, 3, 16, 2**31 - 1]))
 def test_each_row_goes_where_the_slow_reading_puts_it(
-    rule: PartitionRule, rows: list[tuple[int, Image | None, Image | None]], count: int
+    rule: TopicPartitionRule, rows: list[tuple[int, Image | None, Image | None]], count: int
 ) -> None:
     changes = pa.table(
         {

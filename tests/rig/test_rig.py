@@ -184,7 +184,7 @@ def test_added_partitions_get_rows_and_marks(stage: Stage) -> None:
     assert stage.differences(truth) == {}
 
 
-def test_a_ddl_stuck_between_the_rows_before_and_after_it(stage: Stage) -> None:
+def test_a_ddl_is_between_the_rows_before_and_after_it(stage: Stage) -> None:
     rig = stage.rig
     rig.db.execute(
         "create table shop.shaped (id int primary key, a int)",

@@ -17,7 +17,7 @@ from sidecar.shared.errors import FeedUnsuitable, RefusedRequest
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.ticdc.event_filter import ValueExpr
 from sidecar.shared.ticdc.expression import FilterExpression, NotAnExpression
-from sidecar.shared.ticdc.value_expr import Columns, check_form, compiled_test
+from sidecar.shared.ticdc.value_expr import ExprColumns, check_form, compiled_test
 
 SCHEMA = TableSchema(
     TableName("shop", "orders"),
@@ -31,7 +31,7 @@ SCHEMA = TableSchema(
     ),
     ("id",),
 )  # fmt: skip
-COLUMNS = Columns(SCHEMA, {one.name for one in SCHEMA.columns} - {"late"}, {"name": "utf8mb4_general_ci", "g": "gbk_chinese_ci"})
+COLUMNS = ExprColumns(SCHEMA, {one.name for one in SCHEMA.columns} - {"late"}, {"name": "utf8mb4_general_ci", "g": "gbk_chinese_ci"})
 _PICTURES = {0x2400 + char: char for char in range(32)}
 _SHOWN = {char: picture for picture, char in _PICTURES.items()}
 _ROW = re.compile(r" with (NULLs$|(?:\S+='(?:[^']|'')*'(?: |$))+)")

@@ -84,13 +84,13 @@ class F1Player:
     # ---- tables -----------------------------------------------------------------------------------------------------
 
     def _switch(self, ts: CommitTs, parts: list[str]) -> list[str]:
-        reported = []
+        reports = []
         for part in parts:
             old, _, new = part.partition(" -> ")
             (made,) = self._known([new])
-            reported.append(Successor(int(old), made))
+            reports.append(Successor(int(old), made))
         self._schemas.apply(
-            ColumnSwitch(self._jobs + 1, Action.MODIFY_COLUMN, ts, ts - 5, "alter table t …", "shop", _TABLE_ID, tuple(reported))
+            ColumnSwitch(self._jobs + 1, Action.MODIFY_COLUMN, ts, ts - 5, "alter table t …", "shop", _TABLE_ID, tuple(reports))
         )
         return []
 

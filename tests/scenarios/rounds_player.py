@@ -74,7 +74,7 @@ class RoundsPlayer:
         learned = self.rounds.learn(RoundAnswer(question, _present(reported["source"].split(",")), topics), now_s=self.now_s)
         out = [f"joined {_names(learned.joined)}"] if learned.joined else []
         out += [f"left {_names(learned.left)}"] if learned.left else []
-        out += ["the round may end"] if self.rounds.reported else []
+        out += ["the round may end"] if self.rounds.is_answered else []
         return out or ["nothing"]
 
 

@@ -47,10 +47,10 @@ def comes(price: Price, at_s: float, *, first_batch_s: float = 0.0) -> Callable[
 
 @pytest.mark.parametrize("price", [FAST, IN_WORKER], ids=["on Spark", "in the worker"])
 @pytest.mark.parametrize(("at_s", "first_batch_s"), [(3.0, 0.0), (7.0, 0.0), (3.0, 3.0), (2.0, 7.0)])
-@pytest.mark.parametrize("requested", ["before the worker is there", "then"])
-def test_a_workers_start_holds_no_dump(requested: str, at_s: float, first_batch_s: float, price: Price) -> None:
+@pytest.mark.parametrize("message", ["before the worker is there", "then"])
+def test_a_workers_start_holds_no_dump(message: str, at_s: float, first_batch_s: float, price: Price) -> None:
     sink = Sink("sink", comes(price, at_s, first_batch_s=first_batch_s))
-    assert dumped(sink, from_s=at_s - 2.0 if requested != "then" else at_s + first_batch_s) >= 0.5
+    assert dumped(sink, from_s=at_s - 2.0 if message != "then" else at_s + first_batch_s) >= 0.5
 
 
 @pytest.mark.parametrize("price", [FAST, IN_WORKER], ids=["on Spark", "in the worker"])

@@ -171,7 +171,7 @@ def test_work_beside_deliveries_ends_when_it_is_cancelled(spark: SparkSession, t
     assert tasks.each([partial(int, "7")]) == [7], "and the next work is done"
 
 
-def test_who_waits_for_the_end_is_reported_of_a_sink_that_did_not_come_to_it(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
+def test_who_waits_for_the_end_gets_a_report_of_a_sink_that_did_not_come_to_it(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
     good, other = open_sink(str(tmp_path / "out"), log_id="x"), open_sink(str(tmp_path / "other"), log_id="y")
     other.open(epoch=1)
     with pytest.raises(SinkError, match="other"):

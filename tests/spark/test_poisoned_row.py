@@ -75,7 +75,7 @@ class Story:
         return {accepted.seq if accepted is not None else None for accepted in rest}
 
 
-def test_the_worker_says_what_it_stuck_at_and_goes_on_when_an_operator_leaves_the_row_out(tmp_path: Path) -> None:
+def test_the_worker_says_what_it_is_stuck_at_and_continues_when_an_operator_skips_the_row(tmp_path: Path) -> None:
     """Live rows alone, which need no Spark; with windows: tests/unit/merge/test_undecodable.py."""
     history, story = random_history(Random(5)), Story(tmp_path)
     poison(history, 2, 3)

@@ -76,15 +76,15 @@ def test_a_subscriber_has_the_files_rows_and_they_are_the_truth(spark: SparkSess
     assert marks == [(segment.seq, segment.upto_ts) for segment in segments]
     columns, keys = dict[TableName, tuple[str, ...]](), dict[TableName, tuple[str, ...]]()
     results = []
-    reported: list[delivery_pb2.TableColumns] = []
+    reports: list[delivery_pb2.TableColumns] = []
     for delivery in deliveries:
         for table in delivery.tables:
             columns[TableName(table.schema, table.table)] = tuple(column.name for column in table.columns)
             keys[TableName(table.schema, table.table)] = tuple(table.key)
-        reported += delivery.tables
+        reports += delivery.tables
         results += [
             as_in_files(row, columns, keys)
-            for row in rows_of([delivery_pb2.Delivery(seq=delivery.seq, tables=reported, rows=delivery.rows)])
+            for row in rows_of([delivery_pb2.Delivery(seq=delivery.seq, tables=reports, rows=delivery.rows)])
         ]
 
     def by_table(rows: Any) -> dict[object, list[object]]:

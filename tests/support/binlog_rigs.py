@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sidecar.feeds.binlog.feed import BinlogFeed, Pumps
+from sidecar.feeds.binlog.feed import BinlogFeed, PumpLanes
 from sidecar.feeds.binlog.jobs import BinlogJobs
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
 from sidecar.replay.binlog import BinlogRecording, RecordedPumps
@@ -77,7 +77,7 @@ class GrpcPumps:
         return CommitTs(0) if mine is None else mine.max_commit_ts
 
 
-def _binlog_feed(made: BinlogRecording, pumps: Pumps) -> BinlogFeed:
+def _binlog_feed(made: BinlogRecording, pumps: PumpLanes) -> BinlogFeed:
     schemas = made.schemas()
     schemas.begin()
     return BinlogFeed(pumps, schemas, BinlogJobs(made.metas.get, wait_max_s=0.0))

@@ -19,7 +19,7 @@ def check_from_start(made: Stage, output: Iterable[dict[str, Any]]) -> None:
     rows = [*_at_start(made), *output]
     complete_at = dict.fromkeys(made.tables, start_ts)
     verdict = replay(rows, made.truth, upto_ts=end_ts, complete_at=complete_at, tables=made.tables, steps=made.feed.steps)
-    assert verdict.ok, [table for table in verdict.tables if not table.equal] or verdict.unexpected
+    assert verdict.ok, [table for table in verdict.tables if not table.equal] or verdict.unexpected_rows
     assert all(table.snapshots_compared > 0 for table in verdict.tables)
 
 

@@ -40,7 +40,7 @@ def test_a_taken_address_is_judged_by_who_has_it(holder: AddressHolder, status: 
     assert (finding.setting == "push.listen" and finding.hint.endswith(", or none")) == (status is CheckStatus.FAILED)
 
 
-def test_who_speaks_tls_is_not_requested() -> None:
+def test_who_speaks_tls_is_not_queried() -> None:
     with closing(taken()) as other:
         finding = address("push.listen", f"127.0.0.1:{other.getsockname()[1]}", nobody_asks, tls=True)
     assert (finding.status, finding.setting) == (CheckStatus.WARNING, "push.listen")

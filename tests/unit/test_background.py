@@ -78,7 +78,7 @@ def test_what_ends_the_work_is_raised_as_it_is_and_again(error: BaseException) -
         assert raised.value is error
 
 
-def test_work_is_reported_to_end_and_waited_for() -> None:
+def test_work_gets_a_stop_and_is_waited_for() -> None:
     result = Background(Event.wait, name="x")
     assert result.alive
     result.close()
@@ -113,7 +113,7 @@ def test_of_many_those_that_run_are_kept_and_one_that_broke_is_raised() -> None:
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
-def test_a_watch_on_the_definition_that_breaks_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_on_the_definition_that_breaks_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changefeed_watch, "LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(changefeed_watch, "read_changefeed", breaks)
     watch = changefeed_watch.ChangefeedWatch(None, None, None)  # type: ignore[arg-type]  # it breaks before it needs any
@@ -121,7 +121,7 @@ def test_a_watch_on_the_definition_that_breaks_is_received(monkeypatch: pytest.M
     watch.close()
 
 
-def test_metrics_that_are_not_served_any_more_are_received(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_that_are_not_served_any_more_raise_their_error(monkeypatch: pytest.MonkeyPatch) -> None:
     serve = WSGIServer.serve_forever
 
     def broken(self: WSGIServer) -> None:
@@ -134,7 +134,7 @@ def test_metrics_that_are_not_served_any_more_are_received(monkeypatch: pytest.M
     server.close()
 
 
-def test_a_merge_worker_that_cannot_be_started_at_all_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_merge_worker_that_cannot_be_started_at_all_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", breaks)
     worker = MergeProcess(["none"], lambda _: None)
     worker.check()
@@ -143,7 +143,7 @@ def test_a_merge_worker_that_cannot_be_started_at_all_is_received(monkeypatch: p
     worker.close(at_once=True)
 
 
-def test_deliveries_that_are_not_read_any_more_are_received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deliveries_that_are_not_read_any_more_raise_their_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_deliveries, "READ_EVERY_S", 0.001)
     deliveries = LogDeliveries(open_folder(str(tmp_path)))
     deliveries.check()
@@ -179,7 +179,7 @@ class Lease(EtcdClient):
         self.revoked += 1
 
 
-def test_a_keeper_of_the_lease_that_breaks_is_received_by_whoever_asks_whether_it_is_held() -> None:
+def test_a_keeper_of_the_lease_that_breaks_raises_its_error_at_whoever_asks_whether_it_is_held() -> None:
     owner = EtcdOwner(Lease(), "/root", lease_s=1, holder=OwnerHolder("here", 1, ""))
     assert owner.acquire(timeout_s=0) == 1
     raises_a_defect(owner.held)
@@ -211,14 +211,16 @@ def tikv() -> Iterator[Callable[[], TikvPuller]]:
         puller.close()
 
 
-def test_a_router_that_breaks_is_received_by_whoever_polls(tikv: Callable[[], TikvPuller], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_router_that_breaks_raises_its_error_at_whoever_polls(tikv: Callable[[], TikvPuller], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RegionRouter, "_route", breaks)
     puller = tikv()
     puller.want({KeyRange(b"a", b"b"): CommitTs(1)})
     raises_a_defect(lambda: puller.poll(timeout_s=0.01))
 
 
-def test_a_lock_watch_that_breaks_is_received_by_whoever_polls(tikv: Callable[[], TikvPuller], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_watch_that_breaks_raises_its_error_at_whoever_polls(
+    tikv: Callable[[], TikvPuller], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lock_watch, "LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(LockWatch, "_look", breaks)
     puller = tikv()
@@ -237,12 +239,12 @@ class NoStore:
         pass
 
 
-def test_a_store_stream_that_cannot_even_notify_its_end_is_received() -> None:
+def test_a_store_stream_that_cannot_even_report_its_end_raises_its_error() -> None:
     stream = StoreStream(Store(1, "s:1", "8.5.0"), NoStore(), cluster_id=1, queue=EventQueue(1), ended=breaks, failed=breaks)
     raises_a_defect(stream.check)
 
 
-def test_a_stream_of_a_sender_that_breaks_is_received_by_whoever_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_of_a_sender_that_breaks_raises_its_error_at_whoever_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PushStream, "arrived", breaks)
     with closing(PushPuller(PushSection(listen="127.0.0.1:0"))) as puller, RawSender(puller.port) as sender:
         sender.hello("node-1")

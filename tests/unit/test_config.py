@@ -39,7 +39,7 @@ def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reported"),
+    ("text", "message"),
     [
         ("sinks = [", "is not TOML"),
         pytest.param("a = " + "[" * 10_000, "is not TOML", id="10,000 brackets"),
@@ -63,8 +63,8 @@ def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
         (LEAST + "[spark]\nmanaged = 1\n", "spark.managed is a whole number, expected true or false"),
     ],
 )
-def test_what_is_wrong_is_named_with_the_file_and_the_setting(tmp_path: Path, text: str, reported: str) -> None:
-    with pytest.raises(ConfigError, match=reported) as error:
+def test_what_is_wrong_is_named_with_the_file_and_the_setting(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         config(tmp_path, text)
     assert "sidecar.toml" in str(error.value)
     assert "config.example.toml" in str(error.value)
@@ -140,7 +140,7 @@ def test_a_zone_of_the_database_is_taken(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["not an address", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000", "h:", ":", "http://h:1", "::1:8310", "h:1x"]
 )
-def test_an_address_that_nobody_could_be_reported_is_refused(tmp_path: Path, setting: str, value: str) -> None:
+def test_an_address_that_nobody_could_connect_to_is_refused(tmp_path: Path, setting: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting} is .*, expected host:port"):
         config(tmp_path, with_setting(setting, f'"{value}"'))
 
@@ -164,9 +164,9 @@ def test_a_dump_is_read_from_tikv_where_pd_is_known_and_the_feed_brings_key_valu
     if fits:
         assert config(tmp_path, text).dump.read_with is ReadWith.TIKV
         return
-    with pytest.raises(ConfigError, match=r'dump\.read_with is "tikv", which needs tikv\.pd') as reported:
+    with pytest.raises(ConfigError, match=r'dump\.read_with is "tikv", which needs tikv\.pd') as error:
         config(tmp_path, text)
-    assert 'set dump.read_with to "sql"' in reported.value.hint
+    assert 'set dump.read_with to "sql"' in error.value.hint
 
 
 def test_a_short_lease_may_keep_the_default(tmp_path: Path) -> None:

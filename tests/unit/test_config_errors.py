@@ -32,6 +32,6 @@ class File(msgspec.Struct, forbid_unknown_fields=True):
     ],
 )
 def test_each_form_is_translated_and_another_one_is_shown_as_it_is(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(msgspec.ValidationError) as reported:
+    with pytest.raises(msgspec.ValidationError) as error:
         msgspec.convert(given, File)
-    assert in_words(reported.value, File) == says
+    assert in_words(error.value, File) == says

@@ -115,7 +115,7 @@ def test_the_example_explains_each_setting_and_shows_its_default(setting: str) -
         assert shown_settings(tomllib.loads(EXAMPLE.read_text()))[setting] == as_shown
 
 
-def test_the_example_is_read_as_it_stuck() -> None:
+def test_the_example_is_read_as_it_is() -> None:
     assert read_config(EXAMPLE).changefeed.id == "orders"
 
 
@@ -313,15 +313,15 @@ def test_alerts_and_panels_ask_only_for_what_is_exported(expression: str, export
 
 
 @pytest.mark.parametrize(
-    ("expression", "reported"),
+    ("expression", "message"),
     [
         ("ticdc_dump_terms > 1", "ticdc_dump_terms is not exported"),
         ('ticdc_dump_state{state="broken"}', "ticdc_dump_state is never state=broken"),
         ('ticdc_dump_owner{lane="a"}', "ticdc_dump_owner has no label lane"),
     ],
 )
-def test_an_expression_about_something_else_is_found(expression: str, reported: str, exported: dict[str, dict[str, set[str]]]) -> None:
-    assert list(unknown(expression, exported)) == [reported]
+def test_an_expression_about_something_else_is_found(expression: str, message: str, exported: dict[str, dict[str, set[str]]]) -> None:
+    assert list(unknown(expression, exported)) == [message]
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))

@@ -204,7 +204,7 @@ def test_the_longest_token_is_one_that_a_call_can_carry(section: SectionName, tm
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "zwölf zwölf zwölf", " blank", "x" * (TOKEN_LENGTH_MAX + 1)])
-def test_who_asks_checks_a_token_as_who_is_requested(token: str) -> None:
+def test_the_caller_checks_a_token_as_the_server_does(token: str) -> None:
     with pytest.raises(ConfigError, match=r"^the token in TICDC_DUMP_TOKEN "):
         check_token(token, "TICDC_DUMP_TOKEN")
 

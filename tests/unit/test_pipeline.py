@@ -957,7 +957,7 @@ def test_a_ddl_that_changes_no_columns_leaves_the_schemas_as_they_are() -> None:
     assert at.next_schemas is None
 
 
-def test_a_ddl_without_a_text_changes_the_tables_and_no_sink_is_reported() -> None:
+def test_a_ddl_without_a_text_changes_the_tables_and_is_reported_to_no_sink() -> None:
     stage = Stage()
     stage.schemas = MovingSchemas({0: SCHEMAS, 7: WIDER})
     pipeline = stage.attach()
@@ -1001,7 +1001,7 @@ def test_what_the_dump_lost_to_a_ddl_is_on_record_with_it() -> None:
     assert not [chunk for m in stage.manifests() for window in m.windows for chunk in window.chunks]
 
 
-def test_a_source_that_cannot_notify_what_follows_a_ddl_stops_the_sidecar_before_it() -> None:
+def test_a_source_that_cannot_say_what_follows_a_ddl_stops_the_sidecar_before_it() -> None:
     class Lost(MovingSchemas):
         def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
             raise SourceLost(f"TiDB is away at {ddls[0].commit_ts}", hint="start it")

@@ -73,5 +73,5 @@ def test_the_group_reads_a_file_that_is_another_users(tmp_path: Path, monkeypatc
     assert len([*unprotected(sections(tmp_path, 0o644))]) == len(NAMED)
 
 
-def test_a_file_that_is_not_there_is_another_checks_events(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_another_checks_finding(tmp_path: Path) -> None:
     assert not [*unprotected(config(source=SourceSection(host="h", user="u", password_file=str(tmp_path / "none"))))]

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from sidecar.adapters.etcd.client import Entry, EtcdClient, check_name
+from sidecar.adapters.etcd.client import EtcdClient, EtcdEntry, check_name
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import ChangefeedName
@@ -50,7 +50,7 @@ def read_checkpoint_ts(client: EtcdClient, name: ChangefeedName) -> CommitTs | N
     return None if entry is None else _checkpoint_ts(entry)
 
 
-def _checkpoint_ts(entry: Entry) -> CommitTs:
+def _checkpoint_ts(entry: EtcdEntry) -> CommitTs:
     try:
         return CommitTs(msgspec.json.decode(entry.value, type=_Status).checkpoint_ts)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -76,12 +76,12 @@ def read_life(client: EtcdClient, name: ChangefeedName, *, revision: int = 0) ->
 def list_changefeeds(client: EtcdClient, cluster: str | None = None) -> list[ChangefeedName]:
     """Of one TiCDC cluster, or of all that use this etcd."""
     prefix = TICDC_ROOT if cluster is None else f"{TICDC_ROOT}{cluster}/"
-    result = []
+    names = []
     for entry in client.get_prefix(prefix, keys_only=True):
         match entry.key.removeprefix(TICDC_ROOT).split("/"):
             case [of, namespace, "changefeed", "info", id]:
-                result.append(ChangefeedName(of, namespace, id))
-    return result
+                names.append(ChangefeedName(of, namespace, id))
+    return names
 
 
 def _key(name: ChangefeedName, what: str) -> str:

@@ -56,7 +56,7 @@ _TOKEN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT, grp
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EtcdEntry:
     """A key as it is. `created`: the revision of its creation, another one after it was gone in between; `modified`: of its
     last write. `lease` 0: none."""
 
@@ -96,7 +96,7 @@ class Transaction:
 
     succeeded: bool
     revision: int
-    entries: tuple[Entry | None, ...]
+    entries: tuple[EtcdEntry | None, ...]
 
 
 def changefeed_root(name: ChangefeedName, incarnation: str) -> str:
@@ -161,12 +161,12 @@ class EtcdClient:
         for _, channel in self._channels:
             channel.close()
 
-    def get(self, key: str, *, revision: int = 0) -> Entry | None:
+    def get(self, key: str, *, revision: int = 0) -> EtcdEntry | None:
         """As it is, or as it was when etcd was at `revision`. Raises Compacted for one that is too long ago."""
         entries = self._range(self._rpc.RangeRequest(key=key.encode(), revision=revision), None)
         return entries[0] if entries else None
 
-    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[Entry]:
+    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[EtcdEntry]:
         """Everything that begins with `prefix`, of one revision, in the order of the keys."""
         return self._range(self._rpc.RangeRequest(key=prefix.encode(), range_end=_after(prefix), keys_only=keys_only), None)
 
@@ -207,7 +207,7 @@ class EtcdClient:
         """End the lease, and its keys with it. Nothing to do when it has run out."""
         self._call("Lease", "LeaseRevoke", self._rpc.LeaseRevokeRequest(ID=lease), timeout_s, gone_is_fine=True)
 
-    def _range(self, request: Any, timeout_s: float | None) -> list[Entry]:
+    def _range(self, request: Any, timeout_s: float | None) -> list[EtcdEntry]:
         return [_entry(item) for item in self._call("KV", "Range", request, timeout_s).kvs]
 
     def _compare(self, compare: Compare) -> Any:
@@ -320,11 +320,11 @@ class EtcdClient:
         return CoordinationError(f"{said} ({error.code().name})", hint="look into the log of etcd (PD)")
 
 
-def _entry(value: Any) -> Entry:
-    return Entry(value.key.decode(), value.value, value.create_revision, value.mod_revision, value.lease)
+def _entry(value: Any) -> EtcdEntry:
+    return EtcdEntry(value.key.decode(), value.value, value.create_revision, value.mod_revision, value.lease)
 
 
-def _first_entry(value: Any) -> Entry | None:
+def _first_entry(value: Any) -> EtcdEntry | None:
     return _entry(value.kvs[0]) if value.kvs else None
 
 

@@ -60,7 +60,7 @@ def tidb_servers(client: EtcdClient) -> tuple[str, ...]:
         entries = client.get_prefix(TIDB_SERVERS)
     except TicdcDumpError:
         return ()
-    result = []
+    addresses = []
     for entry in entries:
         try:
             server = msgspec.json.decode(entry.value, type=_Server)
@@ -68,5 +68,5 @@ def tidb_servers(client: EtcdClient) -> tuple[str, ...]:
             continue
         address = f"[{server.ip}]:{server.listening_port}" if ":" in server.ip else f"{server.ip}:{server.listening_port}"
         if is_address(address):
-            result.append(address)
-    return tuple(dict.fromkeys(result))
+            addresses.append(address)
+    return tuple(dict.fromkeys(addresses))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from threading import Lock
 
-from sidecar.adapters.etcd.client import Delete, Entry, EtcdClient, Put
+from sidecar.adapters.etcd.client import Delete, EtcdClient, EtcdEntry, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
 from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 from sidecar.shared.errors import TicdcDumpError
@@ -81,12 +81,12 @@ class EtcdHistory:
 
     def _listed(self) -> dict[OperationId, DumpState]:
         """What was recorded longest ago first. An entry that cannot be read counts as over. A key of none is nobody's, and stays."""
-        result = {}
+        states = {}
         for one in sorted(self.client.get_prefix(f"{self.root}/history/"), key=attrgetter("modified", "key")):
             if match := re.fullmatch(f"({OPERATION_ID})/entry", one.key.removeprefix(f"{self.root}/history/")):
                 entry = _decoded(one, self._notice)
-                result[OperationId(match[1])] = DumpState.FAILED if entry is None else entry.state
-        return result
+                states[OperationId(match[1])] = DumpState.FAILED if entry is None else entry.state
+        return states
 
 
 def _key(root: str, operation_id: OperationId) -> str:
@@ -94,11 +94,11 @@ def _key(root: str, operation_id: OperationId) -> str:
     return f"{root}/history/{operation_id}/entry"
 
 
-def _place(entry: Entry) -> tuple[int, str]:
+def _place(entry: EtcdEntry) -> tuple[int, str]:
     return entry.created, entry.key
 
 
-def _decoded(entry: Entry, notice: Notice) -> HistoryEntry | None:
+def _decoded(entry: EtcdEntry, notice: Notice) -> HistoryEntry | None:
     try:
         return entry_from_json(json.loads(entry.value))
     except _UNREADABLE as error:

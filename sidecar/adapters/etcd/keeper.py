@@ -211,7 +211,7 @@ class OwnerSigns:
 
     def __init__(self, stdin: int, clock: Callable[[], float]) -> None:
         self._stdin, self._clock, self._lines = stdin, clock, b""
-        self.received, self.gone, self.order = clock(), False, NO_LEASE
+        self.last_line_s, self.gone, self.order = clock(), False, NO_LEASE
 
     def listen(self, timeout_s: float) -> list[bytes]:
         """Lines that have come within this time, the first of them at once."""
@@ -219,7 +219,7 @@ class OwnerSigns:
             return []
         data = os.read(self._stdin, 1 << 16)
         self.gone = not data
-        self.received = self._clock()
+        self.last_line_s = self._clock()
         *lines, self._lines = (self._lines + data).split(b"\n")
         return [line for line in lines if line]
 
@@ -232,10 +232,10 @@ class OwnerSigns:
         until, silent_s = self._clock() + wait_s, float(order.lease_s)
         while not self.gone and self.order is order:
             now = self._clock()
-            silent = now - self.received >= silent_s
+            silent = now - self.last_line_s >= silent_s
             if now >= until and not silent:
                 return False
-            if silent and now - self.received >= 2 * silent_s:
+            if silent and now - self.last_line_s >= 2 * silent_s:
                 return False  # the lease has run out by now
             self.follow(until - now if now < until else AGAIN_S)
         return True

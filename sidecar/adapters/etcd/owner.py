@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from sidecar.adapters.clock import running_clock
-from sidecar.adapters.etcd.client import Compare, Delete, Entry, EtcdClient, Put, Transaction
+from sidecar.adapters.etcd.client import Compare, Delete, EtcdClient, EtcdEntry, Put, Transaction
 from sidecar.adapters.etcd.keeper import (
     BEATS_A_LEASE,
     KEEPALIVES_A_LEASE,
@@ -88,7 +88,7 @@ def owner_log(client: EtcdClient, root: str) -> str:
     return entry.value.decode(errors="replace") if entry is not None else ""
 
 
-def _epoch(entry: Entry) -> int:
+def _epoch(entry: EtcdEntry) -> int:
     try:
         return int(entry.value)
     except ValueError as error:

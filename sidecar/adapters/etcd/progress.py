@@ -29,7 +29,7 @@ from uuid import uuid4
 
 import stamina
 
-from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
+from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, EtcdClient, EtcdEntry, Put
 from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory
 from sidecar.adapters.etcd.owner import EtcdOwner
 from sidecar.history.entry import HistoryEntry
@@ -114,10 +114,10 @@ class EtcdProgress:
         """A new generation under a name of its own, so that nothing of an earlier attempt can come late into it. The remains of those
         attempts are removed first, the previous generation together with the head."""
         generation = uuid4().hex[:12]
-        results = {
+        generations = {
             entry.key.removeprefix(f"{self._head}/").partition("/")[0] for entry in self.client.get_prefix(f"{self._head}/", keys_only=True)
         }
-        left = sorted(results - {stored.generation})
+        left = sorted(generations - {stored.generation})
         for start in range(0, len(left), OPERATIONS_MAX):
             self._transact(stored, [Delete(f"{self._head}/{name}/") for name in left[start : start + OPERATIONS_MAX]])
         for batch in _batches(_parts(_tables(dumps))):
@@ -170,12 +170,12 @@ def _read(client: EtcdClient, head_key: str) -> _Stored | None:
         ) from error
 
 
-def _decoded(head: Entry, entries: dict[str, Entry]) -> _Stored:
-    result: dict[str, Any] = json.loads(head.value)
-    generation = str(result["generation"])
-    parts = [entries[_part_key(head.key, generation, part)].value for part in range(int(result["parts"]))]
+def _decoded(head: EtcdEntry, entries: dict[str, EtcdEntry]) -> _Stored:
+    head_json: dict[str, Any] = json.loads(head.value)
+    generation = str(head_json["generation"])
+    parts = [entries[_part_key(head.key, generation, part)].value for part in range(int(head_json["parts"]))]
     tables = list(chain.from_iterable(json.loads(zlib.decompress(part)) for part in parts))
-    heads = result.get("dumps", [result])
+    heads = head_json.get("dumps", [head_json])
     if len(tables) != sum(one["tables"] for one in heads):
         raise ValueError(f"{len(tables)} tables instead of {[one['tables'] for one in heads]}")
     rest = iter(tables)

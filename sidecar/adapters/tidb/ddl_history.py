@@ -53,7 +53,7 @@ class DdlHistory:
 
     def __init__(self, settings: SourceSection, wanted: Callable[[FinishedDdl], bool]) -> None:
         self._account, self._wanted = Account.of(settings), wanted
-        self._reported: set[int] = set()
+        self._returned_numbers: set[int] = set()
         self._low: int | None = None
         self._readable = True
 
@@ -78,24 +78,24 @@ class DdlHistory:
 
     def _finished(self, session: MysqlSession, seen: _Seen, after_ts: CommitTs) -> list[FinishedDdl]:
         """They count as returned when all of them are known: an outage between two of them loses none."""
-        reported: dict[int, FinishedDdl] = {}
+        ddls: dict[int, FinishedDdl] = {}
         for number, (job, by_ts) in sorted(seen.finished.items()):
             tables = tuple(TableName(job.schema_name, one.info["name"]["O"]) for one in job.tables)
             ddl = FinishedDdl(number, None, job.schema_name, tables, _kind(job.action), job.query)
-            if number in self._reported or is_system_schema(job.schema_name) or not self._wanted(ddl):
+            if number in self._returned_numbers or is_system_schema(job.schema_name) or not self._wanted(ddl):
                 continue
             commit_ts = self._done_at(session, number, after_ts=CommitTs(max(after_ts, job.start_ts)), by_ts=by_ts)
-            reported[number] = replace(ddl, commit_ts=commit_ts)
+            ddls[number] = replace(ddl, commit_ts=commit_ts)
         self._low = seen.low
-        self._reported = {number for number in self._reported | reported.keys() if number >= seen.low}
-        return [ddl for ddl in reported.values() if ddl.commit_ts is not None and ddl.commit_ts > after_ts]
+        self._returned_numbers = {number for number in self._returned_numbers | ddls.keys() if number >= seen.low}
+        return [ddl for ddl in ddls.values() if ddl.commit_ts is not None and ddl.commit_ts > after_ts]
 
     def _done_at(self, session: MysqlSession, number: int, *, after_ts: CommitTs, by_ts: CommitTs) -> CommitTs:
         """The first TSO at which the job is seen done; `after_ts` if it was so then."""
 
         def done(ts: int) -> bool:
-            requested = partial(as_of, session, CommitTs(ts), partial(_is_done, number=number))
-            return carried_out(session, requested, doing=f"asking when DDL job {number} was done")
+            query = partial(as_of, session, CommitTs(ts), partial(_is_done, number=number))
+            return carried_out(session, query, doing=f"asking when DDL job {number} was done")
 
         if done(after_ts):
             return after_ts

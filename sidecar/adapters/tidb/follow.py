@@ -97,9 +97,9 @@ class FollowedSchemas:
         schemas = self._where_it_ends(tables, upto_ts)
         taken = self._take(schemas)
         if changed := sorted(str(name) for name in taken.keys() | tables.keys() if _form(taken.get(name)) != _form(tables.get(name))):
-            reported = f"{len(changed)} tables are not what they were where the log ends, without a DDL in the feed: {_listed(changed)}"
+            what = f"{len(changed)} tables are not what they were where the log ends, without a DDL in the feed: {_listed(changed)}"
             came = any(table.key and name not in tables for name, table in taken.items())
-            self._note(reported + (f"; {_OF_THOSE_THAT_CAME}" if came else ""))
+            self._note(what + (f"; {_OF_THOSE_THAT_CAME}" if came else ""))
         return taken
 
     def after(self, ddls: Sequence[Ddl]) -> Tables:

@@ -39,7 +39,7 @@ from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.mysql.account import CONNECT_TIMEOUT_S, Account
 from sidecar.shared.mysql.errors import code_of
 from sidecar.shared.mysql.flavour import Flavour
-from sidecar.shared.mysql.retry import RETRY_WAIT_MAX_S, carried_out
+from sidecar.shared.mysql.retry import SQL_RETRY_WAIT_MAX_S, carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.reads.snapshot import as_of, present_ts
@@ -97,36 +97,36 @@ class TidbInfos:
                             f"{self._account}: the schemas could not be read between two DDLs in {self._account.retry_s:g} s: {moved}",
                             hint="nothing, it is tried again; if DDLs run all the time, let them rest for some seconds",
                         ) from moved
-                    time.sleep(min(self._settle_s, RETRY_WAIT_MAX_S))  # no event reports a DDL's next step
+                    time.sleep(min(self._settle_s, SQL_RETRY_WAIT_MAX_S))  # no event reports a DDL's next step
 
     def _attempt(self, session: MysqlSession) -> KvSnapshot:
-        def queried(action: Callable[[MysqlSession], T]) -> T:
+        def query(action: Callable[[MysqlSession], T]) -> T:
             return carried_out(session, lambda: action(session), doing="reading the DDL jobs and settings of TiDB")
 
-        if queried(lambda on: on.flavour) is not Flavour.TIDB:
+        if query(lambda on: on.flavour) is not Flavour.TIDB:
             raise SourceError(f"{self._account} is no TiDB, whose key-values are read", hint="set source to the changefeed's upstream TiDB")
-        before = queried(_jobs)
+        before = query(_jobs)
         if before.under_way:
             time.sleep(self._settle_s)
         databases = self._status.databases()
         schemas = [SchemaSnapshot(one_id, name, self._status.tables(name)) for name, one_id in databases.items()]
         ddl_job = self._status.table(DDL_JOB_TABLE)
-        at_ts = queried(present_ts)
+        at_ts = query(present_ts)
         assert at_ts is not None, "it is TiDB"
-        after, ids = queried(lambda on: as_of(on, at_ts, lambda then: (_jobs(then), read_ids(then))))
+        after, ids = query(lambda on: as_of(on, at_ts, lambda then: (_jobs(then), read_ids(then))))
         if before != after or after.some_done:
             raise _Moved("a DDL finished, or took its next step, while they were read")
         self._check_cluster(schemas, ids, at_ts)
-        version, new_collation, fast_create = queried(_settings)
+        version, new_collation, fast_create = query(_settings)
         return KvSnapshot(at_ts, schemas, ddl_job, new_collation, version, fast_create)
 
     def _check_cluster(self, schemas: list[SchemaSnapshot], ids: Mapping[TableName, int], at_ts: CommitTs) -> None:
-        reported = {TableName(schema.name, info["name"]["O"]): info["id"] for schema in schemas for info in schema.tables}
-        other = sorted(name for name, number in ids.items() if reported.get(name) != number and not is_system_schema(name.schema))
+        status_ids = {TableName(schema.name, info["name"]["O"]): info["id"] for schema in schemas for info in schema.tables}
+        other = sorted(name for name, number in ids.items() if status_ids.get(name) != number and not is_system_schema(name.schema))
         if other:
             name = other[0]
             raise SourceError(
-                f"{self._status}: it returns {name} with id {reported.get(name)}, and SQL at TSO {at_ts} returns {ids[name]}",
+                f"{self._status}: it returns {name} with id {status_ids.get(name)}, and SQL at TSO {at_ts} returns {ids[name]}",
                 hint="let source.host and source.status_port be of the TiDB that source.port is of",
             )
 
@@ -137,8 +137,8 @@ class TidbInfos:
 def _jobs(session: MysqlSession) -> _Jobs:
     """Raises pymysql's errors, SourceError for a job that is not JSON."""
     ((newest,),) = session.rows("SELECT MAX(job_id) FROM mysql.tidb_ddl_history")
-    results = [_states(number, meta) for number, meta in session.rows("SELECT job_id, job_meta FROM mysql.tidb_ddl_job")]
-    return _Jobs(int(newest or 0), frozenset(results), any(_DONE in states[1:2] for states in results))
+    jobs = [_states(number, meta) for number, meta in session.rows("SELECT job_id, job_meta FROM mysql.tidb_ddl_job")]
+    return _Jobs(int(newest or 0), frozenset(jobs), any(_DONE in states[1:2] for states in jobs))
 
 
 def _states(number: int, meta: str | bytes) -> tuple[int, ...]:
@@ -187,21 +187,21 @@ class TidbStatusPort:
 
     def databases(self) -> dict[str, int]:
         """Names and ids, without TiDB's virtual ones."""
-        results = self._get("/schema", list)
-        return self._read("/schema", lambda: {one["db_name"]["O"]: int(one["id"]) for one in results if one["state"]})
+        entries = self._get("/schema", list)
+        return self._read("/schema", lambda: {one["db_name"]["O"]: int(one["id"]) for one in entries if one["state"]})
 
     def tables(self, database: str) -> tuple[TableInfo, ...]:
         """None of the system's schemas: nobody replicates them."""
         if is_system_schema(database):
             return ()
         path = f"/schema/{quote(database, safe='')}"
-        results = self._get(path, list)
-        return self._read(path, lambda: tuple(map(_checked, results)))
+        infos = self._get(path, list)
+        return self._read(path, lambda: tuple(map(_checked, infos)))
 
     def table(self, name: TableName) -> TableInfo:
         path = f"/schema/{quote(name.schema, safe='')}/{quote(name.table, safe='')}"
-        result: dict[str, Any] = self._get(path, dict)
-        return self._read(path, lambda: _checked(result))
+        info: dict[str, Any] = self._get(path, dict)
+        return self._read(path, lambda: _checked(info))
 
     def _read(self, path: str, reading: Callable[[], T]) -> T:
         try:
@@ -211,7 +211,7 @@ class TidbStatusPort:
 
     def _get(self, path: str, kind: type[T]) -> T:
         try:
-            for attempt in stamina.retry_context(_passes, attempts=None, timeout=self._retry_s, wait_max=RETRY_WAIT_MAX_S):
+            for attempt in stamina.retry_context(_passes, attempts=None, timeout=self._retry_s, wait_max=SQL_RETRY_WAIT_MAX_S):
                 with attempt, urlopen(self._url + path, timeout=CONNECT_TIMEOUT_S + self._retry_s, context=self._tls) as answer:
                     data = answer.read()
         except HTTPError as error:
@@ -225,12 +225,12 @@ class TidbStatusPort:
                 hint="let source.status_port be TiDB's (its status.status-port, 10080 by default), reachable, with TLS as in source.tls",
             ) from error
         try:
-            result = json.loads(data)
+            content = json.loads(data)
         except ValueError as error:
             raise self._not_tidbs(path, f"is no JSON: {error}") from error
-        if not isinstance(result, kind):
-            raise self._not_tidbs(path, f"is a {type(result).__name__}, not a {kind.__name__}")
-        return result
+        if not isinstance(content, kind):
+            raise self._not_tidbs(path, f"is a {type(content).__name__}, not a {kind.__name__}")
+        return content
 
     def _not_tidbs(self, path: str, what: str) -> SourceError:
         return SourceError(

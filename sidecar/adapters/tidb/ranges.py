@@ -53,17 +53,17 @@ def slow_reads(settings: SourceSection, tables: Mapping[TableName, str], *, max_
     """Of tables that exist, each with its predicate, empty for none; the largest first. Raises SourceError."""
     timeout_s = min(settings.statement_timeout_s, STATEMENT_S)
     patient = msgspec.structs.replace(settings, retry_s=min(settings.retry_s, RETRY_S), statement_timeout_s=timeout_s)
-    result: dict[TableName, str] = {}
+    reasons: dict[TableName, str] = {}
     give_up_s = time.monotonic() + max_s
     with closing(MysqlSession(Account.of(patient), Role.READ_SOURCE)) as session:
         schemas, facts = carried_out(session, lambda: (read_schemas(session), read_facts(session)), doing="reading the tables' schemas")
         known = sorted(tables.keys() & schemas.keys() & facts.keys(), key=lambda table: (-(facts[table].rows or _UNCOUNTED), table))
         for number, table in enumerate(known):
             if time.monotonic() > give_up_s:
-                return SlowReads(result, unasked=len(known) - number)
+                return SlowReads(reasons, unasked=len(known) - number)
             if why := _problem(session, schemas[table], facts[table], tables[table]):
-                result[table] = why
-    return SlowReads(result)
+                reasons[table] = why
+    return SlowReads(reasons)
 
 
 def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, where: str) -> str | None:
@@ -74,7 +74,7 @@ def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, wher
     except SourceError:
         return None  # reported as an estimate that is refused
 
-    def queried() -> Sequence[Row]:
+    def explain() -> Sequence[Row]:
         first, last = end_key(session, key), end_key(session, key, last=True)
         if first == last:
             return ()
@@ -82,7 +82,7 @@ def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, wher
         return session.rows(f"EXPLAIN FORMAT = 'brief' {sql}" if session.flavour is Flavour.TIDB else f"EXPLAIN {sql}")
 
     try:
-        rows = carried_out(session, queried, doing=f"asking how {schema.name} would be read")
+        rows = carried_out(session, explain, doing=f"asking how {schema.name} would be read")
     except SourceError as error:
         if isinstance(error.__cause__, pymysql.err.MySQLError) and passes(error.__cause__, session.role):
             raise
@@ -104,8 +104,8 @@ def problem(rows: Iterable[Row], key: ReadKey) -> str | None:
 
 def _whole(operator_info: str, columns: int) -> bool:
     """Whether the first range begins, and the last one ends, with a value for each of so many columns."""
-    results = list(_ends(operator_info.partition("range:")[2]))
-    return bool(results) and (results[0][0], results[-1][1]) == (columns, columns)
+    ends = list(_ends(operator_info.partition("range:")[2]))
+    return bool(ends) and (ends[0][0], ends[-1][1]) == (columns, columns)
 
 
 def _ends(ranges: str) -> Iterator[tuple[int, int]]:

@@ -20,14 +20,14 @@ class Reads:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._requested: deque[ReadChunk] = deque()
+        self._waiting: deque[ReadChunk] = deque()
         self._kept: set[int] = set()
         self._idle = 0
         self._closed = False
 
     def put(self, command: ReadChunk) -> None:
         with self._changed:
-            self._requested.append(command)
+            self._waiting.append(command)
             self._changed.notify_all()
 
     def keep(self, number: int) -> None:
@@ -40,14 +40,14 @@ class Reads:
         `gone`, which `wake` makes it look at."""
         with self._changed:
             self._idle += kept is None
-            self._changed.wait_for(lambda: self._closed or gone() or self._result(kept) is not None)
+            self._changed.wait_for(lambda: self._closed or gone() or self._next_for(kept) is not None)
             self._idle -= kept is None
             self._kept.discard(-1 if kept is None else kept)
-            command = self._result(kept)
+            command = self._next_for(kept)
             if self._closed or gone() or command is None:
                 self._changed.notify_all()  # what others left to this one is theirs
                 return None
-            self._requested.remove(command)
+            self._waiting.remove(command)
             return command
 
     def wake(self) -> None:
@@ -58,7 +58,7 @@ class Reads:
     def drain(self) -> list[ReadChunk]:
         """The commands that no reader has taken: no one will."""
         with self._changed:
-            left, self._requested = list(self._requested), deque()
+            left, self._waiting = list(self._waiting), deque()
             return left
 
     def forget(self, number: int) -> None:
@@ -73,7 +73,7 @@ class Reads:
             self._closed = True
             self._changed.notify_all()
 
-    def _result(self, kept: int | None) -> ReadChunk | None:
+    def _next_for(self, kept: int | None) -> ReadChunk | None:
         if kept is not None and (mine := self._first(lambda command: command.follows == kept)):
             return mine
         if kept is not None and self._idle:
@@ -81,4 +81,4 @@ class Reads:
         return self._first(lambda command: command.follows not in self._kept)
 
     def _first(self, fits: Callable[[ReadChunk], bool]) -> ReadChunk | None:
-        return next(filter(fits, self._requested), None)
+        return next(filter(fits, self._waiting), None)

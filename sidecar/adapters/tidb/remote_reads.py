@@ -229,7 +229,7 @@ class _Call:
     def listen(self, messages: Iterable[bytes], context: grpc.ServicerContext) -> None:
         try:
             for data in messages:
-                self._received(message_of(data))
+                self._handle(message_of(data))
             self.end()
         except (msgspec.DecodeError, UnicodeDecodeError, TicdcDumpError) as error:
             self._why = f"it sent what is no message of a reader: {error}"
@@ -257,7 +257,7 @@ class _Call:
         for command in lost.values():
             self._report_lost(command)
 
-    def _received(self, message: FromReader) -> None:
+    def _handle(self, message: FromReader) -> None:
         match message:
             case ReadyForCommand():
                 self._leaving = False  # which a command overtook
@@ -275,20 +275,20 @@ class _Call:
                 for each in broken.values():
                     self._fail(each, error, hint, away=passes)
             case ChunkWritten(chunk):
-                if (command := self._reported(chunk.number)) is not None:
+                if (command := self._pop_command(chunk.number)) is not None:
                     self._written(command, chunk)
             case ChunkNotFitted(number, schema_ts, reason, hint):
-                if (command := self._reported(number)) is not None:
+                if (command := self._pop_command(number)) is not None:
                     self._readers.report(ChunkMisfit(command, schema_ts, reason, hint))
             case ChunkFailed(number, reason, hint, away):
-                if (command := self._reported(number)) is not None:
+                if (command := self._pop_command(number)) is not None:
                     self._readers.report(SourceFailed(command, reason, hint, away))
 
     def _written(self, command: ReadChunk, chunk: ChunkRead) -> None:
         """Counts if the log as this process sees it has the file: a task's may be another disk, where nothing is mounted."""
-        expected = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
-        if (chunk.file.path, chunk.file.table) != (expected, command.table):
-            what = f"it reports {chunk.file.path} of {chunk.file.table}, not {expected}"
+        path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
+        if (chunk.file.path, chunk.file.table) != (path, command.table):
+            what = f"it reports {chunk.file.path} of {chunk.file.table}, not {path}"
             self._fail(command, what, "see that executors run the same release as the sidecar", away=False)
             return
         try:
@@ -308,7 +308,7 @@ class _Call:
         reason = f"the Spark task that read chunk {command.number} of {command.table} failed: {why}"
         self._readers.report(SourceFailed(command, reason, hint, away))
 
-    def _reported(self, number: int) -> ReadChunk | None:
+    def _pop_command(self, number: int) -> ReadChunk | None:
         with self._lock:
             return self._under_way.pop(number, None)
 

@@ -101,11 +101,11 @@ class TidbSchemas:
         for LOADED_MAX_S since any query first saw it, so that one that stays done holds up one query and not all."""
         began_s = requested_s = time.monotonic()
         while True:
-            behind, result = self._ask(doing, once)
+            behind, answer = self._ask(doing, once)
             known = self._done_since_s
             self._done_since_s = {ddl: began_s if ddl == ANY else known.get(ddl, requested_s) for ddl in behind}
-            if all(requested_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(result):
-                return result
+            if all(requested_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(answer):
+                return answer
             time.sleep(LOADED_AGAIN_S)  # no event reports that a server has loaded
             requested_s = time.monotonic()
 
@@ -143,10 +143,10 @@ class TidbSchemas:
 
     def keys(self, table: TableName, keys: Sequence[Key]) -> tuple[Key, ...]:
         """As the port. Raises SourceError."""
-        results, unfit = self._by_key(table, lambda key: spelled_keys(key, keys))
+        spelled, unfit = self._by_key(table, lambda key: spelled_keys(key, keys))
         if unfit:
             raise UnfitKeys(f"--keys of {table}: {next(iter(unfit.values()))}", hint=_KEY_HINT, keys=tuple(unfit))
-        return results
+        return spelled
 
     def _by_key(self, table: TableName, answer: Callable[[ReadKey], T]) -> T:
         schemas, facts = self._ask(

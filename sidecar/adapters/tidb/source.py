@@ -50,7 +50,7 @@ from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.process.background import Background
-from sidecar.shared.reads.reader import ChunkReads, ReadsByWay, ReadSession, Report, TableReader, WriteChunk, carry_out
+from sidecar.shared.reads.reader import ReadPlace, ReadsByWay, ReadSession, Report, TableReader, WriteChunk, carry_out
 from sidecar.shared.reads.sql_reads import SqlReads
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
@@ -192,7 +192,7 @@ class TidbSource:
                 carry_out(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set), self._done.put)
 
 
-def own_readers(settings: SourceSection, raw: ChunkReads | None, *, write_chunk: WriteChunk, readers_max: int = READERS_MAX) -> MakeReaders:
+def own_readers(settings: SourceSection, raw: ReadPlace | None, *, write_chunk: WriteChunk, readers_max: int = READERS_MAX) -> MakeReaders:
     """Threads of this process. `raw`: what they read with from TiKV; None: nothing."""
 
     def make(schemas: Mapping[TableName, TableSchema], report: Report) -> OwnReaders:
@@ -208,7 +208,7 @@ class OwnReaders:
 
     def __init__(
         self,
-        chunks: ChunkReads,
+        chunks: ReadPlace,
         report: Report,
         *,
         write_chunk: WriteChunk,

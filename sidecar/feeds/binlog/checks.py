@@ -54,10 +54,10 @@ def pumps(it: CheckResult) -> Checking[Sequence[Node]]:
     it.opened.callback(nodes.close)
     now_ts = pd.tso()
     yield ok(f"PD of cluster {pd.cluster_id()} answers: TSO {now_ts}")
-    results = nodes.pumps()
-    if all(pump.state == OFFLINE for pump in results):
+    in_registry = nodes.pumps()
+    if all(pump.state == OFFLINE for pump in in_registry):
         yield failed("PD's etcd names no pump that is not offline", setting="binlog.pd", hint="give the PD of the cluster; start its pumps")
-    for pump in results:
+    for pump in in_registry:
         if pump.state == OFFLINE:
             continue
         place = f"pump {pump.node_id} ({pump.host}) is {pump.state}, its binlogs go up to {utc(pump.max_commit_ts)}"
@@ -68,7 +68,7 @@ def pumps(it: CheckResult) -> Checking[Sequence[Node]]:
             yield warning(why, setting=pump.node_id, hint="start it again, or let it go offline when all of it has been read")
     others = [drainer for drainer in nodes.drainers() if drainer.node_id != node_id(section.name) and drainer.state != OFFLINE]
     yield ok(f"beside {', '.join(f'drainer {one.node_id} ({one.state})' for one in others)}" if others else "no other drainer reads them")
-    return results
+    return in_registry
 
 
 def servers(config: Config) -> Checking[None]:
@@ -78,8 +78,8 @@ def servers(config: Config) -> Checking[None]:
         yield failed(
             f"{server} writes no binlogs", setting="binlog.enable (TiDB)", hint="let it write them; then begin a new log, and dump again"
         )
-    requested = _settings(config.source)
-    for instance, name, value in requested:
+    settings = _settings(config.source)
+    for instance, name, value in settings:
         if name == "binlog.ignore-error" and value.lower() == "true":
             what = f"TiDB {instance} continues without binlogs after one that no pump took, and those are in no pump"
             yield warning(
@@ -88,7 +88,7 @@ def servers(config: Config) -> Checking[None]:
         if name == "binlog.enable" and value.lower() != "true":
             what = f"TiDB {instance} writes no binlogs"
             yield failed(what, setting="binlog.enable (TiDB)", hint="set it to true and restart that server")
-    if not requested:
+    if not settings:
         what = "SHOW CONFIG returns nothing about binlogs to this account"
         yield warning(what, setting="GRANT CONFIG", hint="check that TiDB's binlog.ignore-error is false, or grant it")
     if not silent:
@@ -129,9 +129,9 @@ def _settings(section: SourceSection) -> list[tuple[str, str, str]]:
     with closing(MysqlSession(Account.of(section), Role.READ_SOURCE)) as session:
         if session.flavour is not Flavour.TIDB:
             return []
-        requested = "SHOW CONFIG WHERE type = 'tidb' AND name IN ('binlog.enable', 'binlog.ignore-error')"
+        statement = "SHOW CONFIG WHERE type = 'tidb' AND name IN ('binlog.enable', 'binlog.ignore-error')"
         try:
-            rows = carried_out(session, lambda: session.rows(requested), doing="reading TiDB's settings")
+            rows = carried_out(session, lambda: session.rows(statement), doing="reading TiDB's settings")
         except SourceError as error:
             if isinstance(error.__cause__, Exception) and code_of(error.__cause__) in NO_RIGHT:
                 return []

@@ -15,7 +15,7 @@ from sidecar.binlog.nodes import OFFLINE, ONLINE, PAUSED, Node
 from sidecar.shared.model.nouns import CommitTs
 
 
-class Nodes(Protocol):
+class NodeRegistry(Protocol):
     """The registry, in which one entry is ours (`sidecar.adapters.etcd.binlog.EtcdNodes`). Raises TicdcDumpError."""
 
     def pumps(self) -> Sequence[Node]: ...
@@ -30,7 +30,7 @@ class Nodes(Protocol):
 class Drainer:
     """`host`: where pumps reach us. `durable_ts`: what the log has when we begin."""
 
-    def __init__(self, nodes: Nodes, node_id: str, host: str, durable_ts: CommitTs) -> None:
+    def __init__(self, nodes: NodeRegistry, node_id: str, host: str, durable_ts: CommitTs) -> None:
         self._nodes = nodes
         self._node_id, self._host = node_id, host
         self.durable_ts = durable_ts
@@ -49,7 +49,7 @@ class Drainer:
         return Node(self._node_id, self._host, state, self.durable_ts, now_ts)
 
 
-def leave(nodes: Nodes, now_ts: CommitTs) -> bool:
+def leave(nodes: NodeRegistry, now_ts: CommitTs) -> bool:
     """For good: pumps wait for us no more. False: there was no entry of ours."""
     mine = nodes.mine()
     if mine is not None:

@@ -32,7 +32,7 @@ from ticdc_dump.binlog.binlog_pb2 import Binlog
 DDL_LANE = Lane("binlog/ddl")
 
 
-class Pumps(Protocol):
+class PumpLanes(Protocol):
     """What a drainer reads (streams.py). One thread calls it."""
 
     def lanes(self) -> frozenset[Lane]:
@@ -52,7 +52,7 @@ class Pumps(Protocol):
 class BinlogFeed:
     """sidecar.ports.Feed. `schemas` has begun or resumed before `seek`, which comes once where the pumps are real ones."""
 
-    pumps: Pumps
+    pumps: PumpLanes
     schemas: KvSchemas
     jobs: BinlogJobs
     closers: Sequence[Callable[[], object]] = ()
@@ -157,7 +157,7 @@ class BinlogFeed:
             if job is not None:
                 self.schemas.know_job(job)
         position = self._ddls_upto_ts
-        messages += [Message(DDL_LANE, position, None, encode_ddl(*reported)) for reported in self.schemas.resolve(upto_ts)]
+        messages += [Message(DDL_LANE, position, None, encode_ddl(*ddl)) for ddl in self.schemas.resolve(upto_ts)]
         self._ddls_upto_ts = upto_ts
         messages.append(self._ddl_mark())
 

@@ -29,15 +29,15 @@ Metas = Callable[[], Iterable[tuple[int, bytes]]]
 
 def refuse_version(version: str) -> None:
     """Raises FeedUnsuitable for a TiDB whose jobs SQL does not tell, or that has no TiDB-Binlog."""
-    result = version_of(version)
-    if result < _SINCE:
+    of_tidb = version_of(version)
+    if of_tidb < _SINCE:
         raise FeedUnsuitable(
-            f"TiDB v{result[0]}.{result[1]} does not tell its DDL jobs by SQL, and without them no binlog can be read",
+            f"TiDB v{of_tidb[0]}.{of_tidb[1]} does not tell its DDL jobs by SQL, and without them no binlog can be read",
             hint="upgrade to TiDB 6.2 or later (TiDB-Binlog is there up to 8.3)",
         )
-    if result >= _WITHOUT:
+    if of_tidb >= _WITHOUT:
         raise FeedUnsuitable(
-            f"TiDB v{result[0]}.{result[1]} has no TiDB-Binlog", hint='attach to a TiCDC changefeed: feed = "kafka", "tikv" or "push"'
+            f"TiDB v{of_tidb[0]}.{of_tidb[1]} has no TiDB-Binlog", hint='attach to a TiCDC changefeed: feed = "kafka", "tikv" or "push"'
         )
 
 

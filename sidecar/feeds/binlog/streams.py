@@ -23,7 +23,7 @@ from typing import Protocol
 from sidecar.binlog.nodes import HEARTBEAT_S, PUMPS
 from sidecar.feeds.binlog.backlog import Backlog, LaneBacklog
 from sidecar.feeds.binlog.channel import connector
-from sidecar.feeds.binlog.drainer import Drainer, Nodes
+from sidecar.feeds.binlog.drainer import Drainer, NodeRegistry
 from sidecar.feeds.binlog.gaps import check_kept, metrics_of
 from sidecar.feeds.binlog.joining import PUMPS_LANE, JoinedPump, Joining, PumpLook, look
 from sidecar.feeds.binlog.notify import NotifyServer
@@ -74,7 +74,7 @@ class PullSettings:
 class PumpStreams:
     """No request before `seek`. One thread calls all but `view`. The caller that made `pd` and `nodes` closes them, after this."""
 
-    def __init__(self, settings: PullSettings, nodes: Nodes, pd: Pd) -> None:
+    def __init__(self, settings: PullSettings, nodes: NodeRegistry, pd: Pd) -> None:
         """Raises ConfigError for certificates that cannot be used."""
         self._settings = settings
         self._nodes, self._pd = nodes, pd
@@ -86,7 +86,7 @@ class PumpStreams:
         self._drainer = Drainer(nodes, settings.node_id, settings.advertise, settings.from_ts)
         self._streams: dict[Lane, PumpStream] = {}
         self._reported_ts = settings.from_ts
-        self._requested = self._looked = 0
+        self._look_requests = self._look_answered = 0
         self._wake = Event()
         self._work: list[Background] = []
         self._server: NotifyServer | None = None
@@ -129,9 +129,9 @@ class PumpStreams:
         """As of now, from any thread."""
         with self._changed:
             now_ts, held = self._joining.resolved_ts, self._backlog.held()
-            results = [(lane, pump.node, pump.handed_ts, self._streams[lane].why) for lane, pump in self._joining.pumps.items()]
+            rows = [(lane, pump.node, pump.handed_ts, self._streams[lane].why) for lane, pump in self._joining.pumps.items()]
         return StreamsView(
-            pumps=tuple(view_of(node, handed_ts, now_ts, why, held=lane in held) for lane, node, handed_ts, why in results),
+            pumps=tuple(view_of(node, handed_ts, now_ts, why, held=lane in held) for lane, node, handed_ts, why in rows),
             looked_ts=now_ts,
             pd_why=self._pd_why,
             bytes_waiting=self._backlog.bytes_waiting,
@@ -167,10 +167,10 @@ class PumpStreams:
     def _look_now(self, timeout_s: float) -> bool:
         """Whether the registry was read after this call, and what is in it are lanes."""
         with self._changed:
-            self._requested += 1
-            mine = self._requested
+            self._look_requests += 1
+            mine = self._look_requests
             self._wake.set()
-            return self._changed.wait_for(lambda: self._looked >= mine, timeout_s)
+            return self._changed.wait_for(lambda: self._look_answered >= mine, timeout_s)
 
     def _look_on(self, ending: Event) -> None:
         lost_since_s: float | None = None
@@ -178,7 +178,7 @@ class PumpStreams:
         while not ending.is_set():
             self._wake.clear()
             with self._changed:
-                requested = self._requested
+                look_number = self._look_requests
             try:
                 cluster_id = self._pd.cluster_id()
                 pump_look = look(self._pd.tso, self._nodes.pumps)
@@ -192,13 +192,13 @@ class PumpStreams:
                     raise
             else:
                 lost_since_s, self._pd_why = None, ""
-                self._take(pump_look, requested, cluster_id)
+                self._take(pump_look, look_number, cluster_id)
             if not ending.wait(LOOKS_INTERVAL_S):
                 self._wake.wait(LOOK_EVERY_S - LOOKS_INTERVAL_S)
         with suppress(TicdcDumpError):  # an entry that stays online grows old, and is judged by that
             self._drainer.pause(self._joining.resolved_ts)
 
-    def _take(self, pump_look: PumpLook, requested: int, cluster_id: int) -> None:
+    def _take(self, pump_look: PumpLook, look_number: int, cluster_id: int) -> None:
         if not pump_look.pumps:
             raise FeedUnsuitable(
                 f"PD's etcd names no pump below {PUMPS}", hint="set binlog.pd to the cluster's PD; start its pumps before the sidecar"
@@ -211,7 +211,7 @@ class PumpStreams:
             for pump in change.ended:
                 self._backlog.remove(pump.lane)
             following = [(self._streams[lane], pump.node) for lane, pump in self._joining.pumps.items()]
-            self._looked = requested
+            self._look_answered = look_number
             self._changed.notify_all()
         for stream in ended:
             stream.close(wait_s=0)

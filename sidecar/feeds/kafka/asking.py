@@ -45,7 +45,7 @@ class Asking:
     def answer(self, *, wait_s: float) -> RoundAnswer | None:
         """Waits so long for each step. Raises what the source raises and no retry helps, and FeedUnsuitable where the brokers refuse."""
         if self._names is not None and isinstance(self._step, _OfSource):
-            present = self._names.reported(self._step.number, wait_s=wait_s)
+            present = self._names.answer(self._step.number, wait_s=wait_s)
             if present is not None:
                 self._ask_brokers(self._step.question, present)
         if not isinstance(self._step, _OfBrokers) or not self._step.asked.wait(wait_s):

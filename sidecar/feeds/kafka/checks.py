@@ -116,11 +116,11 @@ def _beside(client: EtcdClient, ours: Changefeed) -> list[Changefeed]:
     return beside
 
 
-def others(ours: Changefeed, value: Sequence[Changefeed], existing: Iterable[TableName]) -> Checking[None]:
+def others(ours: Changefeed, theirs: Sequence[Changefeed], existing: Iterable[TableName]) -> Checking[None]:
     """`existing`: all tables, empty if they are not known: then the default topics and those of the watermark table are compared."""
     existing = frozenset(existing)
     mine, count = _every_topic(ours, existing), 0
-    for other in value:
+    for other in theirs:
         shared = mine & _every_topic(other, existing)
         count += bool(shared)
         if not shared:
@@ -134,7 +134,7 @@ def others(ours: Changefeed, value: Sequence[Changefeed], existing: Iterable[Tab
                 f"{what}, of other brokers by their names", setting="sink-uri (changefeed)", hint=f"if they are the same Kafka: {hint}"
             )
     if not count:
-        yield ok(f"none of the other {len(value)} changefeeds in etcd writes its topics")
+        yield ok(f"none of the other {len(theirs)} changefeeds in etcd writes its topics")
 
 
 def _every_topic(one: Changefeed, existing: Iterable[TableName]) -> frozenset[str]:
@@ -163,21 +163,21 @@ def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Checkin
     """TiCDC makes a topic when its first table comes, and sends resolved marks to it from then on."""
     default = kafka_place(changefeed).topic
     marked = _marked(changefeed, carried)
-    requested = cluster.ask(topics_of(changefeed, default, carried))
-    result = requested.topics() if requested.wait(TOPICS_ANSWER_S) else None
-    if result is None:
+    question = cluster.ask(topics_of(changefeed, default, carried))
+    existing = question.topics() if question.wait(TOPICS_ANSWER_S) else None
+    if existing is None:
         raise cluster.lost(TOPICS_ANSWER_S)
     makes_itself = changefeed.sink.parameters.get("auto-create-topic", "true").lower() not in ("false", "0", "f")
-    for name in sorted(marked - result.keys()):
+    for name in sorted(marked - existing.keys()):
         what = f"topic {name} does not exist"
         if name == default or not makes_itself:
             hint = "create it with the partitions that partition-num names, or see why TiCDC could not (its log)"
             yield failed(what, setting="Kafka: create the topic (changefeed: sink-uri, auto-create-topic)", hint=hint)
         else:
             yield warning(what, setting="sink.dispatchers (changefeed)", hint="TiCDC makes it with its first row: then check again")
-    partitions = tuple((name, number) for name, topic in sorted(result.items()) for number in range(topic.partitions))
+    partitions = tuple((name, number) for name, topic in sorted(existing.items()) for number in range(topic.partitions))
     if partitions:
-        yield ok(f"{len(result)} topics with {len(partitions)} partitions: {listed(sorted(result))}")
+        yield ok(f"{len(existing)} topics with {len(partitions)} partitions: {listed(sorted(existing))}")
     return partitions
 
 

@@ -82,11 +82,11 @@ def refusal(error: KafkaError, where: str) -> FeedUnsuitable | None:
 
 
 def _refused(error: KafkaError, where: str) -> FeedUnsuitable:
-    reported = f"{error.name()}: {error.str()}"
+    what = f"{error.name()}: {error.str()}"
     if hint := _REFUSED.get(error.code()) or _FORBIDDEN.get(error.code()):
-        return FeedUnsuitable(f"Kafka refuses {where}: {reported}", hint=hint)
+        return FeedUnsuitable(f"Kafka refuses {where}: {what}", hint=hint)
     return FeedUnsuitable(
-        f"Kafka has an error for {where} that is not known here: {reported}",
+        f"Kafka has an error for {where} that is not known here: {what}",
         hint="look into the brokers' logs; when the cause is gone, start the sidecar again: it resumes where the log ends",
     )
 
@@ -266,7 +266,7 @@ class Cluster:
         about = self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S) if names else {}
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
         configs = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S) if names else {}
-        result = {}
+        of_topics = {}
         for resource, future in configs.items():
             settings = self._done(future, f"the settings of topic {resource.name}")
             if absent := {_MIN_INSYNC, _UNCLEAN} - settings.keys():
@@ -274,18 +274,18 @@ class Cluster:
                     f"the brokers do not report {', '.join(sorted(absent))} of topic {resource.name}", hint="ask who runs the brokers"
                 )
             partitions = self._done(about[resource.name], f"topic {resource.name}").partitions
-            result[resource.name] = Replication(
+            of_topics[resource.name] = Replication(
                 min(len(partition.replicas) for partition in partitions),
                 int(settings[_MIN_INSYNC].value),
                 unclean=settings[_UNCLEAN].value == "true",
             )
-        return result
+        return of_topics
 
     def _offsets(self, keys: list[PartitionKey], spec: OffsetSpec) -> dict[PartitionKey, int]:
         if not keys:
             return {}
-        requested = self._admin.list_offsets({TopicPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_S)
-        return {(at.topic, at.partition): self._done(future, f"{at.topic}/{at.partition}").offset for at, future in requested.items()}
+        futures = self._admin.list_offsets({TopicPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_S)
+        return {(at.topic, at.partition): self._done(future, f"{at.topic}/{at.partition}").offset for at, future in futures.items()}
 
     def _done(self, future: Future[Any], what: str) -> Any:
         """The result. Raises FeedUnsuitable for a refusal, else FeedLost."""

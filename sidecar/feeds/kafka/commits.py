@@ -16,7 +16,7 @@ COMMIT_EVERY_S = 1.0
 Send = Callable[[Mapping[PartitionKey, int]], None]
 
 
-class Commits:
+class OffsetCommits:
     """Of one consumer. One commit is under way at a time: while the brokers are away they would only queue up."""
 
     def __init__(self, note: Callable[[KafkaError], None], *, now_s: float) -> None:

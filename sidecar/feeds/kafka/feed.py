@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import Cluster
-from sidecar.feeds.kafka.commits import Commits
+from sidecar.feeds.kafka.commits import OffsetCommits
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, lane_of, of_topics, partition_of
 from sidecar.feeds.kafka.reading import KafkaSettings, TopicReading
 from sidecar.feeds.kafka.rounds import TOPICS_AGAIN_S, Rounds
@@ -43,7 +43,7 @@ class _Open:
     reading: TopicReading
     rounds: Rounds
     asking: Asking
-    commits: Commits
+    commits: OffsetCommits
 
 
 class KafkaFeed:
@@ -113,7 +113,7 @@ class KafkaFeed:
         start = Start(self._cluster, self._clock, WantedStart(wanted, at_log | present.all, may_go, ids, ends))
         self._end()
         now_s = self._clock.now_s()
-        commits = Commits(self._cluster.note, now_s=now_s)
+        commits = OffsetCommits(self._cluster.note, now_s=now_s)
         reading = TopicReading(self._cluster, self._settings, commits.done)
         rounds = Rounds(start.topics, at_log=at_log, present=present, now_s=now_s)
         self._open = _Open(reading, rounds, Asking(self._cluster, self._present if self._by_table else None), commits)
@@ -134,7 +134,7 @@ class KafkaFeed:
             return released
         pause_s = min(timeout_s, TOPICS_AGAIN_S)
         self._learn(self._open, wait_s=max(pause_s, ANSWER_WAIT_S))
-        if rounds.reported:
+        if rounds.is_answered:
             return rounds.release(self._read_to_end(self._open))
         if not asking.waits_for():
             self._cluster.check(wait_s=pause_s)

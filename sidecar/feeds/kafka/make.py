@@ -35,8 +35,8 @@ def make(config: Config, changefeed: Changefeed, scope: LiveScope, note: Note) -
 
     def place() -> dict[str, str]:
         of_tables = topics(changefeed, kafka_place(changefeed).topic, schemas.tables)
-        reported = {"log_begins": begins.in_words(schemas.began)} if schemas.began is not None else {}
-        return {"brokers": brokers_of(changefeed, config.kafka), "topics": listed(sorted(of_tables)), **reported}
+        beginning = {"log_begins": begins.in_words(schemas.began)} if schemas.began is not None else {}
+        return {"brokers": brokers_of(changefeed, config.kafka), "topics": listed(sorted(of_tables)), **beginning}
 
     feed = partial(feed_of, changefeed, config.kafka, lambda: schemas.tables, names)
     return of_messages(config, changefeed, source, schemas, feed, place)

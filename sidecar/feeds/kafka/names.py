@@ -29,23 +29,23 @@ class TopicNames:
     def __init__(self, present: Callable[[], TableTopics]) -> None:
         self.failure = ""  # of the last try, in words; empty after one that succeeded
         self._present = present
-        self._requested = 0
-        self._reported, self._topics = 0, TableTopics(frozenset(), frozenset())
+        self._question = 0
+        self._answer_number, self._topics = 0, TableTopics(frozenset(), frozenset())
         self._to_do: SimpleQueue[int] = SimpleQueue()
         self._change = Condition()
         self._background = Background(self._work, name="kafka-feed-names")
 
     def ask(self) -> int:
-        """The number of the question, for `reported`."""
-        self._requested += 1
-        self._to_do.put(self._requested)
-        return self._requested
+        """The number of the question, for `answer`."""
+        self._question += 1
+        self._to_do.put(self._question)
+        return self._question
 
-    def reported(self, number: int, *, wait_s: float) -> TableTopics | None:
+    def answer(self, number: int, *, wait_s: float) -> TableTopics | None:
         """What the source returned after question `number` came, None as long as it has not. Raises what ended the fetching."""
         with self._change:
-            self._change.wait_for(lambda: self._reported >= number, wait_s)
-            topics = self._topics if self._reported >= number else None
+            self._change.wait_for(lambda: self._answer_number >= number, wait_s)
+            topics = self._topics if self._answer_number >= number else None
         self._background.check()
         return topics
 
@@ -60,7 +60,7 @@ class TopicNames:
                 continue  # what is fetched for a later question answers this one too
             if (topics := self._fetched(ending)) is not None:
                 with self._change:
-                    self._reported, self._topics = number, topics
+                    self._answer_number, self._topics = number, topics
                     self._change.notify_all()
 
     def _fetched(self, ending: Event) -> TableTopics | None:

@@ -118,7 +118,7 @@ class TopicReading:
                 positions[partition], epochs[partition] = position + 1, record.leader_epoch()
                 key, value = record.key(), record.value()
                 bytes_left -= len(key or b"") + len(value or b"")
-                taken.append(Message(lanes[partition], position, key, value, partition in fresh and self._received(partition)))
+                taken.append(Message(lanes[partition], position, key, value, partition in fresh and self._follows_gap(partition)))
             if len(taken) >= POLL_MESSAGES_MAX or bytes_left <= 0:
                 break
             records = consume(self._consumer, SLICE_MESSAGES, 0.0)
@@ -126,7 +126,7 @@ class TopicReading:
             self._silent_since_s = None
         return taken
 
-    def _received(self, partition: PartitionKey) -> bool:
+    def _follows_gap(self, partition: PartitionKey) -> bool:
         """For the first time; whether it is after a gap."""
         return self._fresh.pop(partition)
 

@@ -12,7 +12,7 @@
   is behind it.
 - Else a lane never leaves. Its topic gone, smaller, or created again (another topic id) stops.
 
-The caller's order: `take`; `ask` whenever it likes; `learn` with the answer; and while `held`, `release` once `reported`.
+The caller's order: `take`; `ask` whenever it likes; `learn` with the answer; and while `held`, `release` once `is_answered`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Rounds:
 
     def __init__(self, topics: Mapping[str, Topic], *, at_log: frozenset[str], present: TableTopics, now_s: float) -> None:
         self.held: Sequence[Message] = ()
-        self.reported = False
+        self.is_answered = False
         self._topics = dict(topics)
         self._lanes = {partition: lane_of(partition) for name, topic in topics.items() for partition in _partitions(name, 0, topic)}
         self._marked, self._requested_for = present.marked, at_log | present.all
@@ -98,17 +98,17 @@ class Rounds:
         self._unanswered.difference_update(partition_of(lane) for lane in {message.lane for message in messages})
         if self._unanswered or not messages:
             return messages
-        self.held, self.reported = messages, False
+        self.held, self.is_answered = messages, False
         self._asking, self._ask_at_s = False, now_s
         return ()
 
     def release(self, read_to_end: Collection[PartitionKey]) -> Sequence[Message]:
         """The round ends. `read_to_end`: of the unmarked ones, up to an end that was requested since the round is held."""
-        if not self.reported:
+        if not self.is_answered:
             raise AssertionError("no answer about the topics since the round's messages came")
         self._at_end = self.unmarked() & frozenset(read_to_end)
         self._unanswered = {partition for partition in self._lanes if partition[0] in self._marked}
-        released, self.held, self.reported = self.held, (), False
+        released, self.held, self.is_answered = self.held, (), False
         return released
 
     # ---- what is queried --------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Rounds:
             self._ask_at_s = now_s + TOPICS_EVERY_S
         self._follow_marks(answer.present.marked)
         self._requested_for = requested_for
-        self.reported = bool(self.held)
+        self.is_answered = bool(self.held)
         return Learned(self._join(answer.existing), left)
 
     def _follow_marks(self, marked: frozenset[str]) -> None:
@@ -146,10 +146,10 @@ class Rounds:
         self._at_end -= came
         self._unanswered = {partition for partition in self._unanswered | came if partition[0] in marked}
 
-    def _join(self, value: Mapping[str, Topic]) -> frozenset[PartitionKey]:
+    def _join(self, existing: Mapping[str, Topic]) -> frozenset[PartitionKey]:
         """What was not there when the log began, or when this process did, is read from its beginning."""
         joined: set[PartitionKey] = set()
-        for name, topic in value.items():
+        for name, topic in existing.items():
             if name in self._topics or name in self._requested_for:
                 joined |= _partitions(name, self._topics[name].partitions if name in self._topics else 0, topic)
                 self._topics[name] = topic
@@ -157,11 +157,11 @@ class Rounds:
         self._unanswered |= {partition for partition in joined if partition[0] in self._marked}
         return frozenset(joined)
 
-    def _leave(self, requested_for: frozenset[str], value: Mapping[str, Topic]) -> frozenset[PartitionKey]:
+    def _leave(self, requested_for: frozenset[str], existing: Mapping[str, Topic]) -> frozenset[PartitionKey]:
         """Topics without tables that were deleted, if all of them was read, are forgotten."""
         left: set[PartitionKey] = set()
         for name, known in list(self._topics.items()):
-            topic, partitions = value.get(name), _partitions(name, 0, known)
+            topic, partitions = existing.get(name), _partitions(name, 0, known)
             if name not in requested_for and (topic is None or topic.id != known.id) and partitions <= self._at_end:
                 del self._topics[name]
                 left |= partitions
@@ -171,9 +171,9 @@ class Rounds:
         self._unanswered -= left
         return frozenset(left)
 
-    def _something_is_gone(self, value: Mapping[str, Topic], now_s: float) -> bool:
+    def _something_is_gone(self, existing: Mapping[str, Topic], now_s: float) -> bool:
         for name, known in self._topics.items():
-            topic = value.get(name)
+            topic = existing.get(name)
             if topic is not None and topic.id is not None and known.id is not None and topic.id != known.id:
                 raise re_created(name, known.id, topic)
             if topic is None or topic.partitions < known.partitions:

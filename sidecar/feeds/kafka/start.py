@@ -51,7 +51,7 @@ class Start:
     def __init__(self, cluster: Cluster, clock: Clock, wanted: WantedStart) -> None:
         self._cluster, self._clock = cluster, clock
         self.topics = self._first_answer(wanted.topics, {topic for topic, _ in wanted.positions})
-        there = [(topic, number) for topic, result in self.topics.items() for number in range(result.partitions)]
+        there = [(topic, number) for topic, topic_facts in self.topics.items() for number in range(topic_facts.partitions)]
         if lost := sorted(partition for partition in wanted.positions.keys() - set(there) if partition[0] not in wanted.may_go):
             raise gone(lost[0], self.topics.get(lost[0][0]))
         again = self._re_created(wanted)
@@ -82,11 +82,11 @@ class Start:
         until_s = self._clock.now_s() + FIRST_ANSWER_MAX_S
         answer: dict[str, Topic] | None = None
         while True:
-            requested = self._cluster.ask(topics | named)
-            while not requested.wait(LOOK_S) and self._clock.now_s() < until_s:
+            question = self._cluster.ask(topics | named)
+            while not question.wait(LOOK_S) and self._clock.now_s() < until_s:
                 self._cluster.check()
-            if requested.wait(0.0) and (reported := requested.topics()) is not None:
-                answer = reported
+            if question.wait(0.0) and (existing := question.topics()) is not None:
+                answer = existing
             if answer is not None and named & topics <= answer.keys():
                 self._cluster.answered()
                 return answer

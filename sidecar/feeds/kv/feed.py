@@ -175,8 +175,8 @@ class KvFeed:
         if ts <= lane.resolved_ts:
             return
         if lane is self._ddl:
-            for reported in self.schemas.resolve(ts):
-                messages.append(Message(lane.name, lane.resolved_ts, None, encode_ddl(*reported)))
+            for ddl in self.schemas.resolve(ts):
+                messages.append(Message(lane.name, lane.resolved_ts, None, encode_ddl(*ddl)))
             messages += self._follow()
         lane.resolved_ts = ts
         messages.append(lane.mark())

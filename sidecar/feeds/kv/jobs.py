@@ -19,7 +19,7 @@ from sidecar.shared.schema.ddl import DdlJob, Step
 _META = "job_meta"
 
 
-class DdlJobs:
+class DdlJobReader:
     """`table`: mysql.tidb_ddl_job. Raises FeedUnsuitable if that is not a table of jobs."""
 
     def __init__(self, table: KvTable) -> None:

@@ -25,7 +25,7 @@ from sidecar.shared.rowcodec.kv_layout import before_virtual, kv_table_of
 from sidecar.shared.rowcodec.kv_row import decode_row
 from sidecar.shared.rowcodec.kv_table import KvTable
 from sidecar.shared.ticdc.event_filter import FilterRules, RowEvent
-from sidecar.shared.ticdc.value_expr import Columns, Test, compiled_test
+from sidecar.shared.ticdc.value_expr import ExprColumns, Test, compiled_test
 
 TableOf = Callable[[str], KvTable | None]
 
@@ -122,10 +122,10 @@ class RowFilter:
 
     def of(self, table: TableSchema) -> TableFilter | None:
         """None: nothing of it is omitted. Raises as `check`."""
-        result = self._made.get(table.name)
-        if result is None or result[0] != table:
-            self._made[table.name] = result = (table, self._filter(table))
-        return result[1]
+        made = self._made.get(table.name)
+        if made is None or made[0] != table:
+            self._made[table.name] = made = (table, self._filter(table))
+        return made[1]
 
     def _filter(self, table: TableSchema) -> TableFilter | None:
         name = table.name
@@ -137,9 +137,10 @@ class RowFilter:
             return None
         decoder = kv_table_of(table)
         collations = {one.column.name: one.collation for one in decoder.columns}
-        columns = Columns(decoder.schema, before_virtual(table), collations)
-        tests = {event: [(expr.old, compiled_test(expr, columns)) for expr in results] for event, results in exprs.items()}
+        columns = ExprColumns(decoder.schema, before_virtual(table), collations)
+        tests = {event: [(expr.old, compiled_test(expr, columns)) for expr in of_event] for event, of_event in exprs.items()}
         old, new = (
-            {event: tuple(test for is_old, test in results if is_old is side) for event, results in tests.items()} for side in (True, False)
+            {event: tuple(test for is_old, test in of_event if is_old is side) for event, of_event in tests.items()}
+            for side in (True, False)
         )
         return TableFilter(self.rows.reader(table), ignored, old, new)

@@ -24,7 +24,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.feeds.kv.jobs import DdlJobs
+from sidecar.feeds.kv.jobs import DdlJobReader
 from sidecar.feeds.kv.row_filter import KEY_VALUES, FilteredRows, RowFilter, TableFilter
 from sidecar.feeds.kv.suitability import refuse_old_tidb
 from sidecar.shared.errors import FeedError, FeedUnsuitable, UnsupportedDdl
@@ -120,12 +120,12 @@ class KvSchemas:
 
     def named(self, changes: Iterable[Change]) -> Iterator[Change]:
         """Within a segment no id changes hands, so each is looked up once, with the filter of its table."""
-        result: dict[str, tuple[TableName | str, TableFilter | None]] = {}
+        by_id: dict[str, tuple[TableName | str, TableFilter | None]] = {}
         passing: list[Change] = []
         for change in self._rows.settled(_watched(changes, passing), lambda table: self._decoder(passing[-1]._replace(table=table))):
-            known = result.get(change[3])
+            known = by_id.get(change[3])
             if known is None:
-                known = result[change[3]] = self._known(change)
+                known = by_id[change[3]] = self._known(change)
             name, table_filter = known if (home := self._home(change, known[0])) is None else self._known(home)
             if isinstance(name, str):
                 self.dropped[name] += 1
@@ -166,7 +166,7 @@ class KvSchemas:
 
         Raises MessageUnreadable.
         """
-        reported: list[ReadDdl] = []
+        ddls: list[ReadDdl] = []
         for job in self._jobs.upto(ts):
             if self._refused:
                 break
@@ -176,9 +176,9 @@ class KvSchemas:
             except FeedError as error:
                 cut = self._refuse(job.commit_ts, error)
             if cut is not None:
-                reported.append(cut)
+                ddls.append(cut)
         self._history.advance(ts)
-        return reported
+        return ddls
 
     def passed(self, durable_ts: CommitTs, highest: Callable[[int], CommitTs]) -> list[int]:
         """All commits <= `durable_ts` are in the log. Which physical ids need not be pulled any more; `highest`: the highest commit_ts
@@ -204,10 +204,10 @@ class KvSchemas:
         entries = [schema_entry(schema.name, schema.schema_id, new_collation=self._new_collation) for schema in schemas]
         mysql = next((schema.schema_id for schema in schemas if schema.name.lower() == "mysql"), 0)
         job_table = ddl_job_entry(snapshot.ddl_job, mysql, new_collation=self._new_collation)
-        self._jobs = DdlJobs(kv_table_of(job_table))
+        self._jobs = DdlJobReader(kv_table_of(job_table))
         names = [TableName(schema.name, info["name"]["O"]) for schema in schemas for info in schema.tables]
-        result = (entry for name in names if (entry := self._entry(name, snapshot.ts)) is not None)
-        entries += [replace(entry, former=previous.get(entry.name)) for entry in result]
+        carried = (entry for name in names if (entry := self._entry(name, snapshot.ts)) is not None)
+        entries += [replace(entry, former=previous.get(entry.name)) for entry in carried]
         if self._row_filter is not None:
             self._row_filter.check(entries)
         self._newest = {entry.name: entry for entry in [job_table, *entries]}
@@ -224,12 +224,12 @@ class KvSchemas:
 
     def _entry(self, name: TableName, ts: CommitTs) -> TableSchema | None:
         """The newest version of a table, view or sequence, as the log's schemas hold it. None: of a schema that is omitted."""
-        result = self._history.by_name(name, ts)
-        if result is None:
+        version = self._history.by_name(name, ts)
+        if version is None:
             return None
-        schema = result.description if isinstance(result, TableVersion) else TableSchema(result.name, (), ())
-        layout = layout_of(result.schema_id, self._history.info(result.table_id), new_collation=self._new_collation)
-        return replace(schema, name=result.name, table_id=result.table_id, physical_ids=result.physical_ids, layout=layout)
+        schema = version.description if isinstance(version, TableVersion) else TableSchema(version.name, (), ())
+        layout = layout_of(version.schema_id, self._history.info(version.table_id), new_collation=self._new_collation)
+        return replace(schema, name=version.name, table_id=version.table_id, physical_ids=version.physical_ids, layout=layout)
 
     def _note(self, job: DdlJob | Step, event: DdlEvent) -> ReadDdl | None:
         """The cut of an event that was applied; None if it changes nothing and reaches no sink."""
@@ -244,8 +244,8 @@ class KvSchemas:
             gone.append(TableName(event.schema, ""))
         same = {entry.name for entry in came if self._newest.get(entry.name) == entry}  # a step that is written again, with its progress
         gone, came = [name for name in gone if name not in same], [entry for entry in came if entry.name not in same]
-        reported = self._read_ddl(event)
-        if reported is None and not gone and not came:
+        read_ddl = self._read_ddl(event)
+        if read_ddl is None and not gone and not came:
             return None
         cut = _Cut(event.commit_ts, tuple(gone), tuple(came))
         before = {one for name in gone if name in self._newest for one in _pulled(self._newest[name])}
@@ -255,10 +255,10 @@ class KvSchemas:
             self.wanted.setdefault(one, event.commit_ts)
         self.leaving |= dict.fromkeys(before - after, event.commit_ts)
         _pass(self._newest, cut)
-        if isinstance(reported, FeedError):
-            return self._refuse(event.commit_ts, reported)
+        if isinstance(read_ddl, FeedError):
+            return self._refuse(event.commit_ts, read_ddl)
         self._cuts.append(cut)
-        return reported or ReadDdl(event.commit_ts)
+        return read_ddl or ReadDdl(event.commit_ts)
 
     def _remembering(self, entry: TableSchema, gone: Iterable[TableName], job: DdlJob) -> TableSchema:
         """With the layout of the same table before."""

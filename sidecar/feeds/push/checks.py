@@ -94,9 +94,9 @@ def sends_here(changefeed: Changefeed, section: PushSection) -> Checking[None]:
 
 def inbox(uri: str, log: LogEnd | None) -> Checking[None]:
     """Takes nothing over: a running sidecar continues."""
-    result = Inbox(log_folder(uri))
-    result.look()
+    kept = Inbox(log_folder(uri))
+    kept.look()
     at = log.positions.get(LANE) if log is not None else None
-    if at is not None and not result.first <= at <= result.next:
-        raise FeedUnsuitable(f"the log needs message {at}, and {result} has {result.first} to {result.next} (exclusive)", hint=WAY_OUT)
-    yield ok(f"{result} has messages {result.first} to {result.next} (exclusive)" if result.next else "none yet: the first owner makes it")
+    if at is not None and not kept.first <= at <= kept.next:
+        raise FeedUnsuitable(f"the log needs message {at}, and {kept} has {kept.first} to {kept.next} (exclusive)", hint=WAY_OUT)
+    yield ok(f"{kept} has messages {kept.first} to {kept.next} (exclusive)" if kept.next else "none yet: the first owner makes it")

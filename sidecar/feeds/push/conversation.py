@@ -37,7 +37,7 @@ class StreamEnds(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class StreamTerms:
     """What every sender receives, or must name, at the start. `changefeed` empty: any."""
 
     changefeed: str
@@ -48,7 +48,7 @@ class Terms:
 class Conversation:
     """`name`: the sender's, empty before its Hello. `taken_s`: when a message of it was last taken in. `number`: that message's."""
 
-    def __init__(self, stream: PushStream, credits: Credits, terms: Terms, *, now_s: float) -> None:
+    def __init__(self, stream: PushStream, credits: Credits, terms: StreamTerms, *, now_s: float) -> None:
         self.stream = stream
         self.name = ""
         self.taken_s = now_s
@@ -59,7 +59,7 @@ class Conversation:
     def __str__(self) -> str:
         return f"sender {self.name or '(not named yet)'} at {self.stream.peer}"
 
-    def received(self, data: bytes, *, now_s: float) -> pb.SenderMessage | None:
+    def next_message(self, data: bytes, *, now_s: float) -> pb.SenderMessage | None:
         """The next message; None for its Hello, which is answered. Raises StreamEnds, or MessageUnreadable for what no named sender may
         say; then nothing more is to be taken."""
         self.taken_s = now_s
@@ -91,7 +91,7 @@ class Conversation:
         self.stream.end(code, text)
         self.stream.discard()
 
-    def unexpected(self, body: str | None) -> MessageUnreadable:
+    def unexpected_message(self, body: str | None) -> MessageUnreadable:
         return MessageUnreadable(f"{self}: message {self.number} is {body or 'empty or of a newer version'}", hint=NOT_OURS)
 
     def silent_s(self, now_s: float) -> float:

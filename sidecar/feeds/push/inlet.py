@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import grpc
 
-from sidecar.feeds.push.conversation import Conversation, StreamEnds, Terms
+from sidecar.feeds.push.conversation import Conversation, StreamEnds, StreamTerms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import Streams
 from sidecar.feeds.push.turns import Turns
@@ -50,15 +50,15 @@ class SinkView(NamedTuple):
 
 
 class _Sink(Conversation):
-    """A stream of messages. `reported`: the last number that `Kept` has named."""
+    """A stream of messages. `reported_number`: the last number that `Kept` has named."""
 
-    reported = 0
+    reported_number = 0
 
 
 class Inlet:
     """From the constructor to `close`. `inbox` is open. Other threads call all but `_run` and what it calls."""
 
-    def __init__(self, streams: Streams, inbox: Inbox, terms: Terms, *, queue_bytes_max: int, ahead_bytes_max: int) -> None:
+    def __init__(self, streams: Streams, inbox: Inbox, terms: StreamTerms, *, queue_bytes_max: int, ahead_bytes_max: int) -> None:
         self._streams, self._inbox, self._terms = streams, inbox, terms
         self._credits = Credits(queue_bytes_max)
         self._ahead_bytes_max = ahead_bytes_max
@@ -84,9 +84,9 @@ class Inlet:
             self._removal.check()
             if self._inbox.next <= number:
                 return None
-            result = next((entries for entries, _ in self._cache if entries.first <= number < entries.end), None)
-        result = result or self._inbox.read(number)
-        return Entries(number, result.entries[number - result.first :])
+            messages = next((entries for entries, _ in self._cache if entries.first <= number < entries.end), None)
+        messages = messages or self._inbox.read(number)
+        return Entries(number, messages.entries[number - messages.first :])
 
     def taken(self, number: int) -> None:
         """Everything below it has been read; it may be read again all the same."""
@@ -152,9 +152,9 @@ class Inlet:
             self._keep(entries)
         with self._lock:
             for one in self._turns:
-                if one.name and one.number > one.reported:
+                if one.name and one.number > one.reported_number:
                     one.stream.notify_kept(one.number)
-                    one.reported = one.number
+                    one.reported_number = one.number
             self._turns.grant()
             self._end_silent(now_s)
         return bool(entries) or ended
@@ -162,9 +162,9 @@ class Inlet:
     def _take(self, now_s: float) -> tuple[list[bytes], bool]:
         """Until nothing waits or it is enough for one file; and whether any said something, or ended."""
         entries: list[bytes] = []
-        received = False
-        for one, data in self._turns.received(BATCH_BYTES_MAX):
-            received = True
+        any_message = False
+        for one, data in self._turns.messages(BATCH_BYTES_MAX):
+            any_message = True
             if data is None:
                 self._turns.finish(one)
                 continue
@@ -174,7 +174,7 @@ class Inlet:
                 self._end(one, end.code, end.text)
             except MessageUnreadable as error:
                 self._end(one, grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        return entries, received
+        return entries, any_message
 
     def _keep(self, entries: list[bytes]) -> None:
         begun_s = time.monotonic()
@@ -206,10 +206,10 @@ class Inlet:
 
 
 def _entries(one: _Sink, data: bytes, now_s: float) -> list[bytes]:
-    message = one.received(data, now_s=now_s)
+    message = one.next_message(data, now_s=now_s)
     body = message and message.WhichOneof("body")
     if message is None or body == "heartbeat":
         return []
     if body != "messages":
-        raise one.unexpected(body)
+        raise one.unexpected_message(body)
     return [sent.SerializeToString() for sent in message.messages.messages]

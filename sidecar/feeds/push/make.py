@@ -33,8 +33,8 @@ def of_sinks(config: Config, changefeed: Changefeed, scope: LiveScope, note: Not
     schemas = schemas_of(source, scope, changefeed, note, from_now=begins.now)
 
     def place() -> dict[str, str]:
-        reported = {"log_begins": begins.in_words(schemas.began)} if schemas.began is not None else {}
-        return {"listen": config.push.listen, "form": config.push.form, **reported}
+        beginning = {"log_begins": begins.in_words(schemas.began)} if schemas.began is not None else {}
+        return {"listen": config.push.listen, "form": config.push.form, **beginning}
 
     def feed() -> MessageFeed:
         return MessageFeed(config.push, log_folder(config.log.uri), changefeed=changefeed.name)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from sidecar.feeds.contract import HIDDEN_LANE
-from sidecar.feeds.push.conversation import Terms
+from sidecar.feeds.push.conversation import StreamTerms
 from sidecar.feeds.push.inlet import Inlet, SinkView
 from sidecar.feeds.push.server import PushServer
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
@@ -45,7 +45,7 @@ class MessageFeed:
         self._inlet = Inlet(
             self._server.streams,
             self._inbox,
-            Terms(str(changefeed or ""), push.silent_max_s, pb.FORM_MESSAGES),
+            StreamTerms(str(changefeed or ""), push.silent_max_s, pb.FORM_MESSAGES),
             queue_bytes_max=push.queue_bytes_max,
             ahead_bytes_max=push.ahead_bytes_max,
         )

@@ -22,11 +22,11 @@ from threading import Lock
 
 import grpc
 
-from sidecar.feeds.push.conversation import StreamEnds, Terms
+from sidecar.feeds.push.conversation import StreamEnds, StreamTerms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushServer
 from sidecar.feeds.push.session import PushSession
-from sidecar.feeds.push.spans import Loss, SpanPart, Spans, WantedSpan, describe
+from sidecar.feeds.push.spans import Loss, SpanPart, SpanTable, WantedSpan, describe
 from sidecar.feeds.push.turns import Turns
 from sidecar.ports import Clock
 from sidecar.shared.config import PushSection
@@ -78,9 +78,9 @@ class PushPuller:
         self._silent_max_s = push.silent_max_s
         self._take_bytes_max = min(push.queue_bytes_max // TAKEN_PART, POLL_BYTES_MAX)
         self._clock = clock or _SystemClock()
-        self._terms = Terms(str(changefeed or ""), push.silent_max_s)
+        self._terms = StreamTerms(str(changefeed or ""), push.silent_max_s)
         self._lock = Lock()
-        self._spans = Spans()
+        self._spans = SpanTable()
         self._credits = Credits(push.queue_bytes_max)
         self._sessions: dict[int, PushSession] = {}
         self._turns = Turns[PushSession](self._credits)
@@ -154,7 +154,7 @@ class PushPuller:
             self._sessions[stream.number] = PushSession(stream, self._spans, self._credits, self._terms, now_s=now_s)
             self._turns.add(self._sessions[stream.number])
         events: list[KvEvent] = []
-        for session, data in self._turns.received(self._take_bytes_max if self._failure is None else 0):
+        for session, data in self._turns.messages(self._take_bytes_max if self._failure is None else 0):
             if data is None:
                 if self._by_name.get(session.name) is session:
                     self._ends.append(f"{session}: its connection ended")

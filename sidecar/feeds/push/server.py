@@ -64,7 +64,7 @@ class PushStream:
         self._inbox: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._credit = 1
-        self._received = self._gone = False
+        self._has_message = self._gone = False
         self._outbox: deque[pb.SidecarMessage] = deque()
         self._durable: dict[int, int] = {}
         self._kept = 0
@@ -137,7 +137,7 @@ class PushStream:
         with self._receiving:
             if self._gone:
                 return False
-            self._received = True
+            self._has_message = True
             if self._credit > 0:
                 self._credit -= len(data)
                 self._inbox.append(data)
@@ -167,11 +167,11 @@ class PushStream:
         number, until_s = 0, monotonic() + HELLO_S
         while True:
             with self._notifying:
-                left_s = None if self._received else max(until_s - monotonic(), 0.0)
+                left_s = None if self._has_message else max(until_s - monotonic(), 0.0)
                 due = self._notifying.wait_for(lambda: self._outbox or self._granted or self._durable or self._kept or self._end, left_s)
                 messages = self.drain()
                 end = self._end if not messages else None
-            if not due and not self._received:
+            if not due and not self._has_message:
                 self.end(grpc.StatusCode.DEADLINE_EXCEEDED, f"no Hello came within {HELLO_S:g} s")
             for message in messages:
                 number += 1

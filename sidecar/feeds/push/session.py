@@ -12,10 +12,10 @@ from typing import NamedTuple, assert_never
 
 import grpc
 
-from sidecar.feeds.push.conversation import NOT_OURS, Conversation, StreamEnds, Terms
+from sidecar.feeds.push.conversation import NOT_OURS, Conversation, StreamEnds, StreamTerms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushStream
-from sidecar.feeds.push.spans import Loss, Opened, SpanOpening, SpanRefused, Spans, describe
+from sidecar.feeds.push.spans import Loss, Opened, SpanOpening, SpanRefused, SpanTable, describe
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
@@ -35,7 +35,7 @@ class Taken(NamedTuple):
 class PushSession(Conversation):
     """One of key-values."""
 
-    def __init__(self, stream: PushStream, spans: Spans, credits: Credits, terms: Terms, *, now_s: float) -> None:
+    def __init__(self, stream: PushStream, spans: SpanTable, credits: Credits, terms: StreamTerms, *, now_s: float) -> None:
         super().__init__(stream, credits, terms, now_s=now_s)
         self.predecessor: PushSession | None = None
         self.finished = False
@@ -52,7 +52,7 @@ class PushSession(Conversation):
 
     def take(self, data: bytes, *, now_s: float) -> Taken:
         """The next message. Raises StreamEnds, or MessageUnreadable for a broken sender; then nothing more is to be taken."""
-        message = self.received(data, now_s=now_s)
+        message = self.next_message(data, now_s=now_s)
         if message is None:
             self.notify_wanted([(wanted.range, wanted.upto_ts()) for wanted in self._spans], [])
             return Taken()
@@ -68,7 +68,7 @@ class PushSession(Conversation):
             case "heartbeat":
                 pass
             case body:
-                raise self.unexpected(body)
+                raise self.unexpected_message(body)
         return Taken()
 
     def _known(self, span: int) -> SpanOpening:
@@ -81,28 +81,28 @@ class PushSession(Conversation):
 
     def _resolve(self, spans: Iterable[pb.SpanResolved]) -> Sequence[KvEvent]:
         """All counts are looked at before any mark counts: a stream that ends has changed nothing with its last message."""
-        marks = [(self._known(reported.span), reported) for reported in spans]
-        for opening, reported in marks:
-            if reported.span in self._openings and reported.entries != opening.entries:
+        marks = [(self._known(mark.span), mark) for mark in spans]
+        for opening, mark in marks:
+            if mark.span in self._openings and mark.entries != opening.entries:
                 raise StreamEnds(
                     grpc.StatusCode.DATA_LOSS,
-                    f"{opening.entries} entries of span {reported.span} came and {reported.entries} were sent: connect and send again",
+                    f"{opening.entries} entries of span {mark.span} came and {mark.entries} were sent: connect and send again",
                 )
-        return [pulled for opening, reported in marks for pulled in self._spans.resolve(opening, reported.ts)]
+        return [pulled for opening, mark in marks for pulled in self._spans.resolve(opening, mark.ts)]
 
-    def _open(self, requested: pb.OpenSpan, now_s: float) -> Sequence[Loss]:
-        if requested.span <= self._last_span:
-            raise MessageUnreadable(f"{self}: span {requested.span} is opened after span {self._last_span}", hint=NOT_OURS)
-        self._last_span = requested.span
-        opening = SpanOpening(self.stream.number, self.name, requested.span, KeyRange(requested.start, requested.end))
-        match self._spans.open(opening, available_ts=requested.available_ts, now_s=now_s):
+    def _open(self, request: pb.OpenSpan, now_s: float) -> Sequence[Loss]:
+        if request.span <= self._last_span:
+            raise MessageUnreadable(f"{self}: span {request.span} is opened after span {self._last_span}", hint=NOT_OURS)
+        self._last_span = request.span
+        opening = SpanOpening(self.stream.number, self.name, request.span, KeyRange(request.start, request.end))
+        match self._spans.open(opening, available_ts=request.available_ts, now_s=now_s):
             case Opened() as opened:
-                self._openings[requested.span] = opening
-                self.stream.tell(opened=pb.SpanOpened(span=requested.span, from_ts=opened.from_ts, durable_ts=opened.durable_ts))
+                self._openings[request.span] = opening
+                self.stream.tell(opened=pb.SpanOpened(span=request.span, from_ts=opened.from_ts, durable_ts=opened.durable_ts))
                 return opened.losses
             case SpanRefused() as refused:
                 reason = pb.SpanRefused.REASON_STARTS_TOO_LATE if refused.from_ts else pb.SpanRefused.REASON_NOT_WANTED
-                self.stream.tell(refused=pb.SpanRefused(span=requested.span, reason=reason, from_ts=refused.from_ts, text=refused.text))
+                self.stream.tell(refused=pb.SpanRefused(span=request.span, reason=reason, from_ts=refused.from_ts, text=refused.text))
                 return ()
             case never:
                 assert_never(never)

@@ -124,7 +124,7 @@ class Changed(NamedTuple):
     losses: Sequence[Loss]
 
 
-class Spans:
+class SpanTable:
     """All wanted ranges. Not for two threads at once."""
 
     def __init__(self) -> None:
@@ -228,13 +228,13 @@ class Spans:
 
     def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> list[tuple[SpanOpening, CommitTs]]:
         """What to tell: each owner of a range whose durable ts has moved. Ranges that are not wanted any more are passed over."""
-        reported = []
+        acknowledgements = []
         for key, ts in durable.items():
             known = self._wanted.get(key)
             if known is not None and ts > known.durable_ts:
                 known.durable_ts = ts
-                reported += [(owner, ts) for owner in dict.fromkeys(part.owner for part in known.parts) if owner is not None]
-        return reported
+                acknowledgements += [(owner, ts) for owner in dict.fromkeys(part.owner for part in known.parts) if owner is not None]
+        return acknowledgements
 
     def _holding(self, key: bytes) -> WantedSpan | None:
         at = bisect_right(self._starts, key) - 1

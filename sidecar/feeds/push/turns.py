@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Conversation)
 
 
 class Turns(Generic[C]):
-    """`more`: whether something may wait of what `received` was to give when it ended."""
+    """`more`: whether something may wait of what `messages` was to give when it ended."""
 
     def __init__(self, credits: Credits) -> None:
         self._credits = credits
@@ -30,7 +30,7 @@ class Turns(Generic[C]):
     def add(self, one: C) -> None:
         self._waiting.append(one)
 
-    def received(self, bytes_max: int) -> Iterator[tuple[C, bytes | None]]:
+    def messages(self, bytes_max: int) -> Iterator[tuple[C, bytes | None]]:
         """The oldest message of each, until nothing waits or they have so many bytes. None: that stream is gone, and was read to its end;
         it is to be finished."""
         bytes_left, idle = bytes_max, 0

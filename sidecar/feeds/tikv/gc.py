@@ -46,11 +46,11 @@ class VersionKeeper:
             safe_point = lowest.durable_ts - 1
             kept_from = self._pd.keep_versions(self._service_id, above=safe_point, keep_s=KEEP_S)
             if kept_from > safe_point:
-                raise _collected(lowest.range, lowest.durable_ts, kept_from)
+                raise _versions_gone(lowest.range, lowest.durable_ts, kept_from)
         self.due_s = now_s + RENEW_EVERY_S
 
 
-def _collected(range_: KeyRange, from_ts: int, kept_from: int) -> FeedUnsuitable:
+def _versions_gone(range_: KeyRange, from_ts: int, kept_from: int) -> FeedUnsuitable:
     return FeedUnsuitable(
         f"keys [{range_.start.hex()}, {range_.end.hex()}) are wanted from ts {from_ts}, and versions up to {kept_from} may be gone",
         hint="begin a new log with a dump of all tables; tidb_gc_life_time bounds how long a sidecar may be away before its first pull",

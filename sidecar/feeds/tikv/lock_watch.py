@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 
-from sidecar.feeds.tikv.stream import Subscription
+from sidecar.feeds.tikv.stream import RegionRequest
 from sidecar.shared.config import TikvSection
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.model.nouns import CommitTs
@@ -39,14 +39,14 @@ CLOSE_WAIT_S = 2.0
 class LockWatch:
     """`subscriptions`: all that there are, from any thread. Everything public may be looked at from any thread."""
 
-    def __init__(self, section: TikvSection, subscriptions: Callable[[], Sequence[Subscription]]) -> None:
+    def __init__(self, section: TikvSection, subscriptions: Callable[[], Sequence[RegionRequest]]) -> None:
         self._pd = PdClient(section)
         self._calls = KvCalls(self._pd, connector(section.tls))
         self._subscriptions = subscriptions
-        self._seen: dict[Subscription, CommitTs] = {}
-        self._looked: dict[Subscription, int] = {}
+        self._seen: dict[RegionRequest, CommitTs] = {}
+        self._looked: dict[RegionRequest, int] = {}
         self._looks = 0
-        self.waits_for: Mapping[Subscription, str] = {}
+        self.waits_for: Mapping[RegionRequest, str] = {}
         """What holds a part, or why that is not known, as of the last look at it."""
         self.resolved = 0
         self.errors = 0
@@ -90,14 +90,14 @@ class LockWatch:
             self._looked[it] = self._looks
             self._look_at(it, resolver)
 
-    def _look_at(self, it: Subscription, resolver: LockResolver) -> None:
+    def _look_at(self, it: RegionRequest, resolver: LockResolver) -> None:
         try:
             resolved, why = resolver.resolve(it.range, it.matcher.resolved_ts)
             self.resolved += resolved
         except TicdcDumpError as error:  # of this part alone: the others are looked at
             why = f"may wait for a lock, which cannot be seen to: {self._failed(error)}"
         self.waits_for = {
-            **{other: reported for other, reported in self.waits_for.items() if other is not it},
+            **{other: text for other, text in self.waits_for.items() if other is not it},
             **({it: why} if why else {}),
         }
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from sidecar.feeds.tikv.lock_watch import LockWatch
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
 from sidecar.feeds.tikv.router import Drop, RegionRouter, Want
-from sidecar.feeds.tikv.stream import Subscription
+from sidecar.feeds.tikv.stream import RegionRequest
 from sidecar.shared.config import TikvSection
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEvent
@@ -113,5 +113,5 @@ class TikvPuller:
             held=tuple(sorted((part for part in served if part.waits_for), key=lambda part: part.resolved_ts)),
         )
 
-    def _subscriptions(self) -> list[Subscription]:
+    def _subscriptions(self) -> list[RegionRequest]:
         return [it for stream in self._router.streams.values() for it in stream.subscriptions()]

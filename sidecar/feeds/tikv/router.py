@@ -22,7 +22,7 @@ from typing import assert_never
 
 from sidecar.feeds.tikv.gc import VersionKeeper
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
-from sidecar.feeds.tikv.stream import Ended, StoreStream, Subscription
+from sidecar.feeds.tikv.stream import Ended, RegionRequest, StoreStream
 from sidecar.shared.config import TikvSection
 from sidecar.shared.errors import FeedLost, FeedUnsuitable
 from sidecar.shared.model.nouns import CommitTs
@@ -32,7 +32,7 @@ from sidecar.shared.tikv.channel import connector
 from sidecar.shared.tikv.pd import PdClient
 from sidecar.shared.tikv.regions import RegionPart, cut
 
-RETRY_FIRST_S, RETRY_MAX_S = 0.05, 2.0
+RANGE_RETRY_FIRST_S, RANGE_RETRY_MAX_S = 0.05, 2.0
 """As TiCDC tries again (ticdc logservice/logpuller/region_failure_handler.go)."""
 
 GATHER_S = 0.01
@@ -87,8 +87,8 @@ class RegionRouter:
         self.streams: dict[int, StoreStream] = {}
         self._routing = Background(self._run, name="tikv-router")
 
-    def tell(self, reported: Want | Drop | Ended) -> None:
-        self._inbox.put(reported)
+    def tell(self, event: Want | Drop | Ended) -> None:
+        self._inbox.put(event)
 
     def check(self) -> None:
         """Raises what a thread broke of that could not tell the queue."""
@@ -120,18 +120,18 @@ class RegionRouter:
         """Wait for what ended or for what is due, and take in all that ended. False: close."""
         due_s = min((it.due_s for it in self.waiting), default=self._keeper.due_s)
         try:
-            reported = self._inbox.get(timeout=max(0.0, min(due_s, self._keeper.due_s) - time.monotonic()))
+            event = self._inbox.get(timeout=max(0.0, min(due_s, self._keeper.due_s) - time.monotonic()))
             while True:
-                if reported is None:
+                if event is None:
                     return False
-                self._take(reported)
-                reported = self._inbox.get_nowait()
+                self._take(event)
+                event = self._inbox.get_nowait()
         except Empty:
             return True
 
-    def _take(self, reported: Want | Drop | Ended) -> None:
+    def _take(self, event: Want | Drop | Ended) -> None:
         now_s = time.monotonic()
-        match reported:
+        match event:
             case Want(wanted):
                 self._wanted |= set(wanted)
                 self._keeper.due_s = now_s
@@ -147,9 +147,9 @@ class RegionRouter:
             case Ended(subscriptions, why, wait_s):
                 self._wait(subscriptions, why, wait_s=wait_s)
             case _:
-                assert_never(reported)
+                assert_never(event)
 
-    def _wait(self, subscriptions: Iterable[Subscription], why: str, *, wait_s: float) -> None:
+    def _wait(self, subscriptions: Iterable[RegionRequest], why: str, *, wait_s: float) -> None:
         now_s = time.monotonic()
         again = []
         for it in subscriptions:
@@ -190,7 +190,7 @@ class RegionRouter:
                 self._keeper.renew(self._wanted, now_s)
                 self._not_kept = ""
             except FeedLost as error:
-                self._keeper.due_s = now_s + RETRY_MAX_S
+                self._keeper.due_s = now_s + RANGE_RETRY_MAX_S
                 self._not_kept = error.message
         return self._not_kept
 
@@ -202,7 +202,7 @@ class RegionRouter:
         stream = self._stream(region.leader_store)
         if isinstance(stream, str):
             return stream
-        new = Subscription(it.wanted, it.range, region, it.resolved_ts)
+        new = RegionRequest(it.wanted, it.range, region, it.resolved_ts)
         self._served[it.wanted, it.range] = it
         if not stream.register(new):
             del self._served[it.wanted, it.range]
@@ -248,7 +248,7 @@ class RegionRouter:
 
 
 def later(it: WaitingRange, why: str, now_s: float, wait_s: float = 0.0) -> WaitingRange:
-    rest_s = min(RETRY_FIRST_S * 2 ** min(it.failures, 10), RETRY_MAX_S) * random.uniform(0.5, 1.0)
+    rest_s = min(RANGE_RETRY_FIRST_S * 2 ** min(it.failures, 10), RANGE_RETRY_MAX_S) * random.uniform(0.5, 1.0)
     return replace(it, failures=it.failures + 1, why=why, due_s=now_s + max(rest_s, min(wait_s, STORE_WAIT_MAX_S)))
 
 

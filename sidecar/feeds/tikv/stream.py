@@ -41,7 +41,7 @@ CLIENT_VERSION = "8.5.0"
 _request_ids = itertools.count(1)
 
 
-class Subscription:
+class RegionRequest:
     """One region, or a part of it, of one wanted range, registered in one stream."""
 
     __slots__ = ("matcher", "range", "region", "request_id", "wanted")
@@ -57,7 +57,7 @@ class Subscription:
 class Ended(NamedTuple):
     """Subscriptions that have to be made again, from their matchers' resolved ts; `wait_s`: the store asks for this rest."""
 
-    subscriptions: Sequence[Subscription]
+    subscriptions: Sequence[RegionRequest]
     why: str
     wait_s: float = 0.0
 
@@ -83,7 +83,7 @@ class StoreStream:
         self._lock = Lock()
         self.over = ""
         """Why it has ended; empty: it has not."""
-        self._subscriptions: dict[tuple[int, int], Subscription] = {}
+        self._subscriptions: dict[tuple[int, int], RegionRequest] = {}
         self._registered: Counter[tuple[WantedRange, int]] = Counter()
         self._ids: dict[WantedRange, list[int]] = {}
         self._requests: SimpleQueue[Any] = SimpleQueue()
@@ -92,11 +92,11 @@ class StoreStream:
         self._reading = Background(self._run, name=f"tikv-store-{store.id}")
         self.check = self._reading.check
 
-    def subscriptions(self) -> Sequence[Subscription]:
+    def subscriptions(self) -> Sequence[RegionRequest]:
         with self._lock:
             return list(self._subscriptions.values())
 
-    def register(self, new: Subscription) -> bool:
+    def register(self, new: RegionRequest) -> bool:
         """False: the stream is over."""
         with self._lock:
             if self.over:
@@ -133,7 +133,7 @@ class StoreStream:
     def _header(self) -> Any:
         return cdcpb_pb2.Header(cluster_id=self._cluster_id, ticdc_version=CLIENT_VERSION)
 
-    def _request(self, new: Subscription) -> Any:
+    def _request(self, new: RegionRequest) -> Any:
         request = cdcpb_pb2.ChangeDataRequest(
             header=self._header(),
             region_id=new.region.id,
@@ -193,13 +193,13 @@ class StoreStream:
             places = ((mark.request_id, region_id) for region_id in mark.regions)
             self._resolve((it for place in places if (it := self._subscriptions.get(place)) is not None), mark.ts)
 
-    def _deliver(self, subscription: Subscription, rows: Any) -> None:
+    def _deliver(self, subscription: RegionRequest, rows: Any) -> None:
         entries = subscription.matcher.entries(rows)
         if entries:
             size = sum(len(entry.key) + len(entry.value) + len(entry.old) for entry in entries)
             self._queue.put(subscription.wanted, entries, size)
 
-    def _resolve(self, subscriptions: Iterator[Subscription] | list[Subscription], ts: int) -> None:
+    def _resolve(self, subscriptions: Iterator[RegionRequest] | list[RegionRequest], ts: int) -> None:
         """Marks of one wanted range go together."""
         marks: dict[WantedRange, list[Pulled]] = {}
         for subscription in subscriptions:
@@ -208,14 +208,14 @@ class StoreStream:
         for wanted, pulled in marks.items():
             self._queue.put(wanted, pulled, 0)
 
-    def _end(self, subscription: Subscription, error: Any) -> None:
+    def _end(self, subscription: RegionRequest, error: Any) -> None:
         ended = _ended(subscription, error, self.store)
         with self._lock:
             self._subscriptions.pop((subscription.request_id, subscription.region.id), None)
         self._ended(ended)
 
 
-def _ended(subscription: Subscription, error: Any, store: Store) -> Ended:
+def _ended(subscription: RegionRequest, error: Any, store: Store) -> Ended:
     """Raises FeedUnsuitable for what no other try can help."""
     names = [field.name for field, _ in error.ListFields()]
     kind = names[0] if names else "an error of an unknown kind"

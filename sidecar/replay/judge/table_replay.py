@@ -72,7 +72,7 @@ class TableVerdict:
     explained: Findings = field(default_factory=Findings)
 
 
-class Version(NamedTuple):
+class LastVersion(NamedTuple):
     """The last version of a key that the output has shown; `row` None is a deletion."""
 
     commit_ts: CommitTs
@@ -105,7 +105,7 @@ class TableReplay:
         self._upto_ts = upto_ts
         due = (tso for tso in sorted(truths) if complete_at is not None and complete_at <= tso <= upto_ts)
         self._due = deque(due)
-        self._versions: dict[Key, Version] = {}
+        self._versions: dict[Key, LastVersion] = {}
         self._last_log_ts = self._newest_ts = CommitTs(0)
         self._from = {"log": 0, "dump": 0}
         self._compared = 0
@@ -126,7 +126,7 @@ class TableReplay:
         before = self._versions
         alive = {key for key, version in before.items() if version.row is not None}
         kept = {} if alive != rows.keys() else {key: version for key, version in before.items() if version.row is None}
-        made = {key: before.get(key, Version(ts, -1, "ddl", None))._replace(row=row) for key, row in rows.items()}
+        made = {key: before.get(key, LastVersion(ts, -1, "ddl", None))._replace(row=row) for key, row in rows.items()}
         self._versions = kept | made
         self.schema, self._columns = schema, schema.column_names()
 
@@ -135,7 +135,7 @@ class TableReplay:
             key: Key = tuple(row["key"][name] for name in self.schema.key)
             after = row["after"]
             image = None if after is None else tuple(after[name] for name in self._columns)
-            version = Version(CommitTs(int(row["commit_ts"])), int(row["seq"]), row["origin"], image)
+            version = LastVersion(CommitTs(int(row["commit_ts"])), int(row["seq"]), row["origin"], image)
             self._from[version.origin] += 1
         except (KeyError, TypeError, ValueError) as error:
             raise SinkError(
@@ -154,7 +154,7 @@ class TableReplay:
             self._last_log_ts = max(self._last_log_ts, version.commit_ts)
         self._versions[key] = version
 
-    def _older(self, version: Version, shown: Version) -> str | None:
+    def _older(self, version: LastVersion, shown: LastVersion) -> str | None:
         """Why `version` must not come after `shown`; None if it may."""
         if version.commit_ts < shown.commit_ts:
             return "has an older commit_ts"
@@ -167,7 +167,7 @@ class TableReplay:
             return "revives a deleted key"
         return None if equal_rows(self.schema, version.row, shown.row) else f"is stale: {_differences(self.schema, version.row, shown.row)}"
 
-    def _falsely_deleted(self, key: Key, shown: Version) -> bool:
+    def _falsely_deleted(self, key: Key, shown: LastVersion) -> bool:
         return shown.row is None and (key, shown.commit_ts) in self._false_deletes
 
     def _compare(self, tso: CommitTs) -> None:
@@ -202,15 +202,15 @@ class TableReplay:
             self._compare(max(self._truths))
         if reason is None and self._compared == 0:
             reason = "no recorded snapshot lies between its completion and the output's end"
-        result = (self._missing, self._extra, self._different, self._went_back)
+        findings_by_kind = (self._missing, self._extra, self._different, self._went_back)
         return TableVerdict(
             self.schema.name,
             sum(version.row is not None for version in self._versions.values()),
             self._from["log"],
             self._from["dump"],
-            reason is None and not any(findings.count for findings in result),
+            reason is None and not any(findings.count for findings in findings_by_kind),
             self._compared,
-            *result,
+            *findings_by_kind,
             reason,
             self._explained,
         )

@@ -45,16 +45,16 @@ class Truth(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VerifyVerdict:
-    """`not_replicated`: requested tables that have no handle key. `unexpected`: tables in the output that must not be there,
+    """`not_replicated`: requested tables that have no handle key. `unexpected_rows`: tables in the output that must not be there,
     with their first row's place."""
 
     tables: tuple[TableVerdict, ...]
     not_replicated: tuple[TableName, ...]
-    unexpected: dict[str, str]
+    unexpected_rows: dict[str, str]
 
     @property
     def ok(self) -> bool:
-        return bool(self.tables) and all(table.equal for table in self.tables) and not self.unexpected
+        return bool(self.tables) and all(table.equal for table in self.tables) and not self.unexpected_rows
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""
@@ -62,7 +62,7 @@ class VerifyVerdict:
             "ok": self.ok,
             "tables": [_table_to_json(table) for table in self.tables],
             "not_replicated": [str(table) for table in self.not_replicated],
-            "unexpected": dict(self.unexpected),
+            "unexpected": dict(self.unexpected_rows),
         }
 
 
@@ -127,17 +127,17 @@ class _Judge:
         false_deletes: FalseDeletes,
     ) -> None:
         self._false_deletes = false_deletes
-        self._schemas, self._requested, self._upto_ts, self._complete_at = truth.schemas, tables, upto_ts, complete_at
+        self._schemas, self._tables, self._upto_ts, self._complete_at = truth.schemas, tables, upto_ts, complete_at
         self._truths = {tso: truth.truth(tso).__getitem__ for tso in truth.truth_ts}
         self._steps = deque(step for step in steps if step.ts <= upto_ts)
         later = [schema for step in self._steps for schema in step.schemas.values()]
         self._replicated = {schema.name for schema in (*truth.schemas.values(), *later) if schema.key and schema.name != MARK_TABLE}
         self._checks = {
-            name: self._check(truth.schemas[name], self._reported(name))
+            name: self._check(truth.schemas[name], self._complete_ts(name))
             for name in tables
             if name in truth.schemas and name in self._replicated
         }
-        self._unexpected: dict[str, str] = {}
+        self._unexpected_rows: dict[str, str] = {}
 
     def take(self, row: OutputRow) -> None:
         while self._steps and self._steps[0].ts < int(row["commit_ts"]):
@@ -146,16 +146,16 @@ class _Judge:
         if (check := self._checks.get(name)) is not None:
             check.take(row)
         elif name not in self._replicated:
-            self._unexpected.setdefault(str(name), f"seq {row['seq']}, commit_ts {row['commit_ts']}, {row['origin']}")
+            self._unexpected_rows.setdefault(str(name), f"seq {row['seq']}, commit_ts {row['commit_ts']}, {row['origin']}")
 
     def verdict(self) -> VerifyVerdict:
         while self._steps:
             self._pass(self._steps.popleft())
-        unknown = [_unknown(name) for name in self._requested if name not in self._schemas]
+        unknown = [_unknown(name) for name in self._tables if name not in self._schemas]
         return VerifyVerdict(
             tables=tuple(sorted([*(check.verdict() for check in self._checks.values()), *unknown], key=lambda verdict: verdict.table)),
-            not_replicated=tuple(sorted(name for name in self._requested if name in self._schemas and name not in self._replicated)),
-            unexpected=self._unexpected,
+            not_replicated=tuple(sorted(name for name in self._tables if name in self._schemas and name not in self._replicated)),
+            unexpected_rows=self._unexpected_rows,
         )
 
     def _check(self, schema: TableSchema, complete_at: CommitTs | None) -> TableReplay:
@@ -172,9 +172,9 @@ class _Judge:
                 self._checks[name] = old[before]
                 old[before].change(schema, rows, step.ts)
             elif schema.key:  # born empty: the feed has all of it
-                self._checks[name] = self._check(schema, max(self._reported(name) or step.ts, step.ts))
+                self._checks[name] = self._check(schema, max(self._complete_ts(name) or step.ts, step.ts))
 
-    def _reported(self, name: TableName) -> CommitTs | None:
+    def _complete_ts(self, name: TableName) -> CommitTs | None:
         """When the table was complete, by any of the names that it will have: a dump that is over reports the one of its time."""
         names = [name]
         for step in self._steps:

@@ -115,13 +115,13 @@ def _changes(message: Message, commit_ts: CommitTs, schema_version: int, mutatio
     inserted, updated, deleted = mutation.inserted_rows, mutation.updated_rows, mutation.deleted_rows
     counts = len(inserted), len(updated), len(deleted)
     sequence = mutation.sequence
-    reported = tuple(map(list(sequence).count, (Insert, Update, DeleteRow)))
-    if reported != counts or len(sequence) != sum(counts) or mutation.deleted_ids or mutation.deleted_pks:
+    by_kind = tuple(map(list(sequence).count, (Insert, Update, DeleteRow)))
+    if by_kind != counts or len(sequence) != sum(counts) or mutation.deleted_ids or mutation.deleted_pks:
         obsolete = len(mutation.deleted_ids) + len(mutation.deleted_pks)
         raise _unreadable(
             message,
             f"a sequence of {counts} inserts, updates and deletes of table {mutation.table_id}",
-            f"one of {reported}, {obsolete} obsolete",
+            f"one of {by_kind}, {obsolete} obsolete",
         )
     repeated = MAYBE_REPEATED if len(updated) > 1 or sum(map(bool, counts)) > 1 else 0
     rows = {
@@ -138,5 +138,5 @@ def _changes(message: Message, commit_ts: CommitTs, schema_version: int, mutatio
     return changes
 
 
-def _unreadable(message: Message, expected: str, value: str) -> MessageUnreadable:
-    return MessageUnreadable(f"{message.at()}: expected {expected}; got {value}", hint=_HINT)
+def _unreadable(message: Message, form: str, value: str) -> MessageUnreadable:
+    return MessageUnreadable(f"{message.at()}: expected {form}; got {value}", hint=_HINT)

@@ -92,7 +92,7 @@ class CanalJson:
         try:
             event = _decode_event(value)
         except JSON_ERRORS as error:
-            raise unreadable(message, "value byte 0", expected="the JSON of canal-json", got=error) from error
+            raise unreadable(message, "value byte 0", form="the JSON of canal-json", got=error) from error
         extension = event.tidb
         if extension is None:
             raise _without_extension(message, event)
@@ -125,11 +125,11 @@ class CanalJson:
 
     def _value(self, message: Message) -> bytes:
         if message.value is None:
-            raise unreadable(message, "value byte 0", expected="the JSON of canal-json", got="null")
+            raise unreadable(message, "value byte 0", form="the JSON of canal-json", got="null")
         try:
             return decompressed(message.value, self.compression)
         except NotCompressed as error:
-            raise unreadable(message, "value byte 0", expected=f"a value compressed with {self.compression}", got=error) from error
+            raise unreadable(message, "value byte 0", form=f"a value compressed with {self.compression}", got=error) from error
 
 
 def codec(compression: Compression) -> Codec:
@@ -140,33 +140,33 @@ def _without_extension(message: Message, event: _Event) -> FeedError:
     if event.is_ddl or event.type in _RANKS:
         what = f"a DDL of {event.database}" if event.is_ddl else f"a row of {event.database}.{event.table}"
         return FeedUnsuitable(f"{message.at()}: {what} has no `_tidb`, so no commit_ts to order it by", hint=EXTENSION_HINT)
-    return unreadable(message, "value byte 0", expected="a known type, with `_tidb`", got=f"type {event.type!r} without it")
+    return unreadable(message, "value byte 0", form="a known type, with `_tidb`", got=f"type {event.type!r} without it")
 
 
 def _change(message: Message, event: _Event, rank: Rank, commit_ts: CommitTs | None, value: bytes) -> Change:
     if commit_ts is None:
-        raise unreadable(message, "value byte 0", expected="`_tidb` of a row with commitTs", got="none")
+        raise unreadable(message, "value byte 0", form="`_tidb` of a row with commitTs", got="none")
     if not (event.database and event.table) or "\0" in event.database or "\0" in event.table:
-        expected = "database and table of a row, without NUL"
-        raise unreadable(message, "value byte 0", expected=expected, got=f"{event.database!r} and {event.table!r}")
+        form = "database and table of a row, without NUL"
+        raise unreadable(message, "value byte 0", form=form, got=f"{event.database!r} and {event.table!r}")
     if event.data is None:
-        raise unreadable(message, "value byte 0", expected="data of a row with one object", got="null")
+        raise unreadable(message, "value byte 0", form="data of a row with one object", got="null")
     if event.type == "UPDATE" and event.old is None:
-        raise unreadable(message, "value byte 0", expected="old of an UPDATE with one object", got="null")
+        raise unreadable(message, "value byte 0", form="old of an UPDATE with one object", got="null")
     return Change(commit_ts, rank, event.database, event.table, message.key or b"", value, message.lane, message.position)
 
 
 def _ddl_or_resolved(message: Message, event: _Event, extension: _Extension) -> Ddl | Resolved:
     if event.is_ddl and event.type in _DDL_TYPES:
         if extension.commit_ts is None:
-            raise unreadable(message, "value byte 0", expected="`_tidb` of a DDL with commitTs", got="none")
+            raise unreadable(message, "value byte 0", form="`_tidb` of a DDL with commitTs", got="none")
         return Ddl(extension.commit_ts, Rank.DDL, event.database, event.table, event.sql, message.lane, message.position)
     if event.type == _RESOLVED and not event.is_ddl:
         if extension.watermark_ts is None:
-            raise unreadable(message, "value byte 0", expected=f"`_tidb` of {_RESOLVED} with watermarkTs", got="none")
+            raise unreadable(message, "value byte 0", form=f"`_tidb` of {_RESOLVED} with watermarkTs", got="none")
         return Resolved(message.lane, extension.watermark_ts, message.position)
-    expected = f"type of a DDL: {', '.join(sorted(_DDL_TYPES))}" if event.is_ddl else f"type {', '.join(_RANKS)} or {_RESOLVED}"
-    raise unreadable(message, "value byte 0", expected=expected, got=repr(event.type))
+    form = f"type of a DDL: {', '.join(sorted(_DDL_TYPES))}" if event.is_ddl else f"type {', '.join(_RANKS)} or {_RESOLVED}"
+    raise unreadable(message, "value byte 0", form=form, got=repr(event.type))
 
 
 def encode_mark(

@@ -151,7 +151,7 @@ def _physical_id(message: Message, key: bytes) -> str:
     try:
         return _id_text(key[: bare + HANDLE_AT])
     except Broken as broken:
-        raise _unreadable(message, f"key byte {broken.at}: {broken.expected}", f"{broken.got} in {key.hex()}") from broken
+        raise _unreadable(message, f"key byte {broken.at}: {broken.form}", f"{broken.got} in {key.hex()}") from broken
 
 
 @lru_cache(maxsize=_PREFIXES_MAX)
@@ -176,5 +176,5 @@ def ddl_or_resolved(message: Message, value: bytes) -> Ddl | Resolved:
             raise _unreadable(message, "R and eight bytes, or D and JSON", value[:16].hex() or "no bytes")
 
 
-def _unreadable(message: Message, expected: str, value: str) -> MessageUnreadable:
-    return MessageUnreadable(f"{message.at()}: expected {expected}; got {value}", hint=_HINT)
+def _unreadable(message: Message, form: str, value: str) -> MessageUnreadable:
+    return MessageUnreadable(f"{message.at()}: expected {form}; got {value}", hint=_HINT)

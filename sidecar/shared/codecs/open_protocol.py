@@ -103,7 +103,7 @@ class OpenProtocol:
         keys = _frames(message, "key", message.key, start=_after_version(message))
         values = _frames(message, "value", message.value, start=0)
         if len(keys) != len(values):
-            raise unreadable(message, "value byte 0", expected=f"{len(keys)} values for {len(keys)} keys", got=f"{len(values)} values")
+            raise unreadable(message, "value byte 0", form=f"{len(keys)} values for {len(keys)} keys", got=f"{len(values)} values")
         return [self._envelope(message, number, key, value) for number, (key, value) in enumerate(zip(keys, values, strict=True))]
 
     def identity(self, change: Change) -> Hashable:
@@ -124,45 +124,45 @@ class OpenProtocol:
         try:
             head = _decode_key(key)
         except JSON_ERRORS as error:
-            raise _unreadable_event(message, "key", number, expected="the JSON of a key", got=error) from error
+            raise _unreadable_event(message, "key", number, form="the JSON of a key", got=error) from error
         if head.ohk or head.ccl:
             raise large_message(message, schema=head.scm, table=head.tbl, commit_ts=head.ts, claim_check=head.ccl)
         if head.t != _ROW:
             return self._ddl_or_resolved(message, number, head, value)
         if not (head.scm and head.tbl) or "\0" in head.scm or "\0" in head.tbl:
-            raise _unreadable_event(message, "key", number, expected=_NAMES, got=key.decode(errors="replace"))
+            raise _unreadable_event(message, "key", number, form=_NAMES, got=key.decode(errors="replace"))
         if self.compression != "none":
             value = self._decompressed(message, number, value)
         try:
             row = _decode_row(value)
         except JSON_ERRORS as error:
-            raise _unreadable_event(message, "value", number, expected="the JSON of a row", got=error) from error
+            raise _unreadable_event(message, "value", number, form="the JSON of a row", got=error) from error
         if row.d is None and row.u is not None:
             rank = _PUT
         elif row.d is not None and row.u is None and row.p is None:
             rank = _DELETE
         else:
-            raise _unreadable_event(message, "value", number, expected="either u (with or without p) or d", got=_fields(row))
+            raise _unreadable_event(message, "value", number, form="either u (with or without p) or d", got=_fields(row))
         return Change(head.ts, rank, head.scm, head.tbl, key, value, message.lane, message.position)
 
     def _ddl_or_resolved(self, message: Message, number: int, head: _Key, value: bytes) -> Ddl | Resolved:
         if head.t == _RESOLVED:
             if value:
-                raise _unreadable_event(message, "value", number, expected="an empty value of a resolved mark", got=f"{len(value)} bytes")
+                raise _unreadable_event(message, "value", number, form="an empty value of a resolved mark", got=f"{len(value)} bytes")
             return Resolved(message.lane, head.ts, message.position)
         if head.t != _DDL:
-            raise _unreadable_event(message, "key", number, expected="t of 1 (row), 2 (DDL) or 3 (resolved)", got=head.t)
+            raise _unreadable_event(message, "key", number, form="t of 1 (row), 2 (DDL) or 3 (resolved)", got=head.t)
         try:
             query = _decode_query(self._decompressed(message, number, value))
         except JSON_ERRORS as error:
-            raise _unreadable_event(message, "value", number, expected="the JSON of a DDL", got=error) from error
+            raise _unreadable_event(message, "value", number, form="the JSON of a DDL", got=error) from error
         return Ddl(head.ts, Rank.DDL, head.scm, head.tbl, query.q, message.lane, message.position)
 
     def _decompressed(self, message: Message, number: int, value: bytes) -> bytes:
         try:
             return decompressed(value, self.compression)
         except NotCompressed as error:
-            raise _unreadable_event(message, "value", number, expected=f"a value compressed with {self.compression}", got=error) from error
+            raise _unreadable_event(message, "value", number, form=f"a value compressed with {self.compression}", got=error) from error
 
 
 def codec(compression: Compression) -> Codec:
@@ -177,38 +177,38 @@ def _after_version(message: Message) -> int:
     """Where the key's frames begin."""
     if message.key is None or len(message.key) < _LENGTH_BYTES:
         text = "null" if message.key is None else f"{len(message.key)} bytes"
-        raise unreadable(message, "key byte 0", expected="the 8 bytes of a version", got=text)
+        raise unreadable(message, "key byte 0", form="the 8 bytes of a version", got=text)
     (version,) = _length_at(message.key)
     if version != _VERSION:
-        raise unreadable(message, "key byte 0", expected=f"version {_VERSION}", got=version)
+        raise unreadable(message, "key byte 0", form=f"version {_VERSION}", got=version)
     return _LENGTH_BYTES
 
 
 def _frames(message: Message, part: str, data: bytes | None, *, start: int) -> list[bytes]:
     """The contents of the frames from `start` to the very end; at least one."""
     if data is None:
-        raise unreadable(message, f"{part} byte 0", expected="frames", got="null")
+        raise unreadable(message, f"{part} byte 0", form="frames", got="null")
     frames: list[bytes] = []
     at, end = start, len(data)
     while True:
         content = at + _LENGTH_BYTES
         if content > end:
-            raise unreadable(message, f"{part} byte {at}", expected="the 8 bytes of a length", got=f"{end - at} bytes")
+            raise unreadable(message, f"{part} byte {at}", form="the 8 bytes of a length", got=f"{end - at} bytes")
         (length,) = _length_at(data, at)
         at = content + length
         if at > end:
-            raise unreadable(message, f"{part} byte {content}", expected=f"{length} bytes", got=f"{end - content} bytes")
+            raise unreadable(message, f"{part} byte {content}", form=f"{length} bytes", got=f"{end - content} bytes")
         frames.append(data[content:at])
         if at == end:
             return frames
 
 
-def _unreadable_event(message: Message, part: str, number: int, *, expected: str, got: object) -> MessageUnreadable:
+def _unreadable_event(message: Message, part: str, number: int, *, form: str, got: object) -> MessageUnreadable:
     """`number` counts the message's events from 0; a second walk over the frames gives its offset."""
     data, start = (message.key, _after_version(message)) if part == "key" else (message.value, 0)
     before = _frames(message, part, data, start=start)[:number]
     offset = start + sum(_LENGTH_BYTES + len(frame) for frame in before) + _LENGTH_BYTES
-    return unreadable(message, f"{part} byte {offset} (event {number})", expected=expected, got=got)
+    return unreadable(message, f"{part} byte {offset} (event {number})", form=form, got=got)
 
 
 def encode_mark(

@@ -30,9 +30,9 @@ MARK_HINT = (
 )
 
 
-def unreadable(message: Message, place: str, *, expected: str, got: object) -> MessageUnreadable:
+def unreadable(message: Message, place: str, *, form: str, got: object) -> MessageUnreadable:
     """`place` is a part of the message and a byte offset: `key byte 16`."""
-    return MessageUnreadable(f"{message.at()}: {place}: expected {expected}; got {got}", hint=UNREADABLE_HINT)
+    return MessageUnreadable(f"{message.at()}: {place}: expected {form}; got {got}", hint=UNREADABLE_HINT)
 
 
 def large_message(message: Message, *, schema: str, table: str, commit_ts: CommitTs | None, claim_check: str) -> FeedUnsuitable:
@@ -44,5 +44,5 @@ def large_message(message: Message, *, schema: str, table: str, commit_ts: Commi
 
 def not_a_mark(change: Change, value: object) -> MessageUnreadable:
     at = Message(change.lane, change.position, None, None).at()
-    expected = f"a row of {MARK_TABLE} with texts changefeed_id and unique_identifier and event_type 1 or 2"
-    return MessageUnreadable(f"{at}: expected {expected}; got {value}", hint=MARK_HINT)
+    form = f"a row of {MARK_TABLE} with texts changefeed_id and unique_identifier and event_type 1 or 2"
+    return MessageUnreadable(f"{at}: expected {form}; got {value}", hint=MARK_HINT)

@@ -99,18 +99,18 @@ def protocol_of(name: str) -> TicdcProtocol | None:
 
 def codec_module(protocol: str, *, tidb_extension: bool) -> CodecModule:
     """Raises FeedUnsuitable for a protocol that cannot carry a dump. One of CARRIERS is refused for its `enable-tidb-extension` alone."""
-    name, result = protocol.lower(), protocol_of(protocol)
-    if result is None:
+    name, record = protocol.lower(), protocol_of(protocol)
+    if record is None:
         raise FeedUnsuitable(f"protocol {protocol!r} is none that TiCDC has", hint=CHOOSE_HINT)
-    if result.lacks:
-        raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {result.lacks}", hint=CHOOSE_HINT)
-    if result.codec is None:
+    if record.lacks:
+        raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {record.lacks}", hint=CHOOSE_HINT)
+    if record.codec is None:
         raise FeedUnsuitable(f"protocol {name} is not supported by this version of ticdc-dump", hint=CHOOSE_HINT)
-    if result.needs_extension and not tidb_extension:
+    if record.needs_extension and not tidb_extension:
         raise FeedUnsuitable(
             f"{name} without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT
         )
-    return result.codec
+    return record.codec
 
 
 def codec_for(protocol: str, *, tidb_extension: bool, compression: str) -> Codec:

@@ -158,8 +158,8 @@ def column_numbers(table: KvTable, ids: Numbers, *, large: bool) -> Numbers:
         numbers[own[own < _SMALL_IDS]] = np.flatnonzero(own < _SMALL_IDS)
         return numbers[ids]
     order = np.argsort(own)
-    result = order[np.minimum(np.searchsorted(own[order], ids), len(own) - 1)]
-    return np.where(own[result] == ids, result, -1)
+    nearest = order[np.minimum(np.searchsorted(own[order], ids), len(own) - 1)]
+    return np.where(own[nearest] == ids, nearest, -1)
 
 
 def _both_null_and_not(row: Numbers, ids: Numbers, is_present: Mask) -> Numbers:

@@ -18,7 +18,7 @@ from sidecar.shared.process.patience import patience_s
 
 T = TypeVar("T")
 
-RETRY_FIRST_S, RETRY_JITTER_S, RETRY_WAIT_MAX_S = 0.05, 0.1, 2.0
+SQL_RETRY_FIRST_S, SQL_RETRY_JITTER_S, SQL_RETRY_WAIT_MAX_S = 0.05, 0.1, 2.0
 """The waits double. A deadlock is over at once, and the live rows of a target wait for it."""
 
 _waiting: set[MysqlSession] = set()
@@ -52,9 +52,9 @@ def carried_out(
             again,
             attempts=None,
             timeout=patience_s(session.server.retry_s),
-            wait_initial=RETRY_FIRST_S,
-            wait_jitter=RETRY_JITTER_S,
-            wait_max=RETRY_WAIT_MAX_S,
+            wait_initial=SQL_RETRY_FIRST_S,
+            wait_jitter=SQL_RETRY_JITTER_S,
+            wait_max=SQL_RETRY_WAIT_MAX_S,
         ):
             with attempt:
                 try:

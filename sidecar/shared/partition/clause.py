@@ -39,8 +39,8 @@ class PartitionExpression:
 
     def columns(self) -> tuple[str, ...]:
         """In order, each once."""
-        results = [self.name] if self.name else [name for one in self.arguments for name in one.columns()]
-        return tuple(dict.fromkeys(results))
+        names = [self.name] if self.name else [name for one in self.arguments for name in one.columns()]
+        return tuple(dict.fromkeys(names))
 
 
 Rows: TypeAlias = "tuple[tuple[Literal, ...], ...]"
@@ -82,17 +82,17 @@ class _Reader:
         token = self._tokens[self._place]
         return token.value if token.kind == "word" else token.text
 
-    def take(self, *expected: str) -> bool:
+    def take(self, *words: str) -> bool:
         """Whether the next tokens are these; then they are passed."""
-        results = self._tokens[self._place : self._place + len(expected)]
-        if [token.value for token in results if token.kind in ("word", "sign")] != [*expected]:
+        tokens = self._tokens[self._place : self._place + len(words)]
+        if [token.value for token in tokens if token.kind in ("word", "sign")] != [*words]:
             return False
-        self._place += len(expected)
+        self._place += len(words)
         return True
 
-    def need(self, *expected: str) -> None:
-        if not self.take(*expected):
-            raise NotRead(f"{' '.join(expected)} is expected, {self.peek() or 'nothing more'} is there")
+    def need(self, *words: str) -> None:
+        if not self.take(*words):
+            raise NotRead(f"{' '.join(words)} is expected, {self.peek() or 'nothing more'} is there")
 
     def next(self) -> SqlToken:
         if self.at_end():
@@ -133,10 +133,10 @@ def read_clause(text: str) -> Clause:
 
 
 def _listed(reader: _Reader, one: Callable[[], T]) -> tuple[T, ...]:
-    results = [one()]
+    items = [one()]
     while reader.take(","):
-        results.append(one())
-    return tuple(results)
+        items.append(one())
+    return tuple(items)
 
 
 def _partition(reader: _Reader, kind: str) -> tuple[str, Rows]:

@@ -111,8 +111,8 @@ def _located(schema: TableSchema) -> _Located:
         names = clause.columns or (clause.expression.columns() if clause.expression else ())
         if absent := [name for name in names if name.lower() not in columns]:
             raise NotDecided(f"column {absent[0]}, which the rows do not have")
-        reported = {column.name.lower(): column for column in definition.columns}
-        by_columns = [(columns[name.lower()], reported.get(name.lower())) for name in names]
+        definitions = {column.name.lower(): column for column in definition.columns}
+        by_columns = [(columns[name.lower()], definitions.get(name.lower())) for name in names]
         return _Located(clause, schema, _locate(clause, columns, by_columns), names)
     except (NotRead, NotDecided) as error:
         raise _undecided(schema, str(error)) from error
@@ -177,10 +177,10 @@ def _by_row(located: _Located, columns: Sequence[pa.Array]) -> npt.NDArray[np.in
     known: dict[tuple[str | None, ...], int] = {}
     places = np.empty(len(columns[0]), dtype=np.int64)
     for number, texts in enumerate(zip(*(columns[place].to_pylist() for place in located.places), strict=True)):
-        result = known.get(texts)
-        if result is None:
-            known[texts] = result = located.locate(dict(zip(located.names, texts, strict=True)))
-        places[number] = result
+        located_at = known.get(texts)
+        if located_at is None:
+            known[texts] = located_at = located.locate(dict(zip(located.names, texts, strict=True)))
+        places[number] = located_at
     return places
 
 
@@ -223,7 +223,7 @@ def _known(place: int | None, value: object) -> int:
 
 
 def _by_columns(clause: Clause, by_columns: Sequence[tuple[Column, ColumnDefinition | None]]) -> Locate:
-    forms = [(column.name, _form(column, reported)) for column, reported in by_columns]
+    forms = [(column.name, _form(column, definition)) for column, definition in by_columns]
 
     def key(row: Row) -> Sortable:
         return tuple(_ranked(None if (text := row[name]) is None else form(text)) for name, form in forms)
@@ -251,7 +251,7 @@ def _listed(clause: Clause, key: Callable[[Sequence[Literal]], tuple[object, ...
     return among, default
 
 
-def _form(column: Column, reported: ColumnDefinition | None) -> Callable[[str], int | bytes]:
+def _form(column: Column, definition: ColumnDefinition | None) -> Callable[[str], int | bytes]:
     """How canonical text of the column is compared."""
     match column.kind:
         case "int" | "uint" | "year":
@@ -261,12 +261,12 @@ def _form(column: Column, reported: ColumnDefinition | None) -> Callable[[str], 
         case "binary":
             return bytes.fromhex
         case "text":
-            return _collated(column, reported)
+            return _collated(column, definition)
     raise NotDecided(f"column {column.name}, which is a {column.kind}")
 
 
-def _collated(column: Column, reported: ColumnDefinition | None) -> Callable[[str], bytes]:
-    collation = reported.collation if reported else ""
+def _collated(column: Column, definition: ColumnDefinition | None) -> Callable[[str], bytes]:
+    collation = definition.collation if definition else ""
     if collation == _NO_PAD:
         return str.encode
     if collation not in _BYTES:
@@ -311,7 +311,7 @@ def _as_date(text: str, column: Column) -> str:
 
 
 def _by_key(count: int, by_columns: Sequence[tuple[Column, ColumnDefinition | None]]) -> Locate:
-    hashed = [(column.name, _hashed(column, reported)) for column, reported in by_columns]
+    hashed = [(column.name, _hashed(column, definition)) for column, definition in by_columns]
 
     def locate(row: Row) -> int:
         total = 0
@@ -323,7 +323,7 @@ def _by_key(count: int, by_columns: Sequence[tuple[Column, ColumnDefinition | No
     return locate
 
 
-def _hashed(column: Column, reported: ColumnDefinition | None) -> Callable[[str], bytes]:
+def _hashed(column: Column, definition: ColumnDefinition | None) -> Callable[[str], bytes]:
     """Datum.ToHashKey: the value's text under its collation."""
     match column.kind:
         case "int" | "uint":
@@ -335,5 +335,5 @@ def _hashed(column: Column, reported: ColumnDefinition | None) -> Callable[[str]
         case "binary":
             return bytes.fromhex
         case "text" | "enum" | "set":
-            return _collated(column, reported)
+            return _collated(column, definition)
     raise NotDecided(f"column {column.name}, which is a {column.kind}")

@@ -181,25 +181,25 @@ def _within_bound(check: Check[Any], check_result: CheckResult) -> Result:
     began_s = monotonic()
     work = Background(lambda _: _collect(check, check_result, findings), name=f"preflight {check.name}")
     work.close(check.bound_s)
-    in_time, reported = not work.alive, list(findings)
+    in_time, ended_with = not work.alive, list(findings)
     if not in_time:
         hint = "see what is slow or does not answer there, then check again"
-        reported.append(failed(f"no answer within {check.bound_s:.0f} s", setting=check.setting, hint=hint))
+        ended_with.append(failed(f"no answer within {check.bound_s:.0f} s", setting=check.setting, hint=hint))
     try:
         work.check()
     except Exception as error:  # noqa: BLE001  (a defect of one check is reported, and must not hide what the others find)
         what = f"the check itself broke: {type(error).__name__}: {error}"
-        reported.append(failed(what, setting="none", hint="report this: it is a defect of ticdc-dump"))
-        return Result(check.name, CheckStatus.FAILED, tuple(reported), monotonic() - began_s, defect=True)
-    return Result(check.name, _worst(reported), tuple(reported), monotonic() - began_s)
+        ended_with.append(failed(what, setting="none", hint="report this: it is a defect of ticdc-dump"))
+        return Result(check.name, CheckStatus.FAILED, tuple(ended_with), monotonic() - began_s, defect=True)
+    return Result(check.name, _worst(ended_with), tuple(ended_with), monotonic() - began_s)
 
 
 def _collect(check: Check[T], check_result: CheckResult, findings: list[CheckFinding]) -> None:
     """One by one: findings before an error count."""
-    reported = check.body(check_result)
+    steps = check.body(check_result)
     try:
         while True:
-            findings.append(next(reported))
+            findings.append(next(steps))
     except StopIteration as end:
         check_result.note(check.key, end.value)
     except CheckSkipped as skip:

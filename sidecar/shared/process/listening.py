@@ -162,7 +162,7 @@ class TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc sh
     """Each call needs `token`, but those of methods that begin so. `hint`: for who has none."""
 
     def __init__(self, token: str, hint: str, open_prefixes: Sequence[str] = ()) -> None:
-        self._expected = f"Bearer {token}".encode()
+        self._authorization = f"Bearer {token}".encode()
         self._open = tuple(open_prefixes)
         self._text = with_hint("the token is missing or wrong", hint)
         # Of this shape for methods of every shape: the others would wait for a request before they refuse.
@@ -174,7 +174,7 @@ class TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc sh
         given = [value for key, value in handler_call_details.invocation_metadata if key == "authorization"]
         data = given[0] if len(given) == 1 else b""  # of two nobody can say which one counts
         data = data if isinstance(data, bytes) else data.encode()
-        return continuation(handler_call_details) if hmac.compare_digest(data, self._expected) else self._refusing
+        return continuation(handler_call_details) if hmac.compare_digest(data, self._authorization) else self._refusing
 
     def _refuse(self, requests: Any, context: grpc.ServicerContext) -> None:  # noqa: ARG002  # a handler's shape
         context.abort(grpc.StatusCode.UNAUTHENTICATED, self._text)

@@ -24,14 +24,14 @@ def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
     """Setting, file and mode of each secret that others than this process may read or write. Without files that cannot be looked at."""
     for setting, path in _named(config):
         try:
-            result = Path(path).stat()
+            status = Path(path).stat()
         except (OSError, ValueError):  # the latter for a NUL in it
             continue
         others = stat.S_IRWXO | stat.S_IRWXG
-        if result.st_uid != os.geteuid():
+        if status.st_uid != os.geteuid():
             others &= ~(stat.S_IRGRP | stat.S_IXGRP)
-        if result.st_mode & others:
-            yield setting, path, f"{stat.S_IMODE(result.st_mode):04o}"
+        if status.st_mode & others:
+            yield setting, path, f"{stat.S_IMODE(status.st_mode):04o}"
 
 
 def check(config: Config) -> Checking[None]:
@@ -46,8 +46,8 @@ def check(config: Config) -> Checking[None]:
 def _named(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every file of a secret that a setting names, whichever section it is in."""
     for name in section.__struct_fields__:
-        result = getattr(section, name)
-        if isinstance(result, Struct):
-            yield from _named(result, f"{prefix}{name}.")
-        elif name.endswith(SECRETS) and result:
-            yield f"{prefix}{name}", result
+        setting = getattr(section, name)
+        if isinstance(setting, Struct):
+            yield from _named(setting, f"{prefix}{name}.")
+        elif name.endswith(SECRETS) and setting:
+            yield f"{prefix}{name}", setting

@@ -19,16 +19,16 @@ AGAIN_S = 1.0
 
 def end_on_signal(stop: Callable[[], None]) -> None:
     """Call `stop`, which raises nothing, when a signal says so. In the main thread."""
-    reported: SimpleQueue[int] = SimpleQueue()
+    signals: SimpleQueue[int] = SimpleQueue()
 
     def wait(_: Event) -> None:
-        reported.get()
+        signals.get()
         while True:
             stop()
             with suppress(Empty):
-                reported.get(timeout=AGAIN_S)
+                signals.get(timeout=AGAIN_S)
 
     Background(wait, name="signals")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: reported.put(number))
+            signal.signal(number, lambda number, _: signals.put(number))

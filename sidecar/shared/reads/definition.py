@@ -39,7 +39,7 @@ def read_partitions(session: MysqlSession, scope: str, values: tuple[str, ...] |
     """Of the partitioned tables: the ids in the order of the partitions, none where the server has none, and the clause that makes them.
     Raises pymysql's errors."""
     number = "TIDB_PARTITION_ID" if session.flavour is Flavour.TIDB else "NULL"
-    result = grouped(
+    by_table = grouped(
         session.rows(
             f"SELECT TABLE_SCHEMA, TABLE_NAME, {number}, PARTITION_NAME, PARTITION_METHOD, PARTITION_EXPRESSION, PARTITION_DESCRIPTION"
             " FROM information_schema.partitions"
@@ -47,7 +47,7 @@ def read_partitions(session: MysqlSession, scope: str, values: tuple[str, ...] |
             values,
         )
     )
-    return {table: (tuple(int(row[0]) for row in rows if row[0] is not None), _partitioning(rows)) for table, rows in result.items()}
+    return {table: (tuple(int(row[0]) for row in rows if row[0] is not None), _partitioning(rows)) for table, rows in by_table.items()}
 
 
 def _partitioning(rows: Sequence[Row]) -> str:
@@ -75,12 +75,12 @@ def definition(
     json_columns: Collection[str] = (),
 ) -> TableDefinition:
     """`columns`: rows of information_schema in table order, `COLUMNS_REPORTED` last; `json_columns`: those that MariaDB calls LONGTEXT."""
-    reported = tuple(_column(row, flavour, is_json=row[0] in json_columns) for row in columns)
-    large = {column.name for column in reported if _LARGE.match(column.type_text)}
+    column_definitions = tuple(_column(row, flavour, is_json=row[0] in json_columns) for row in columns)
+    large = {column.name for column in column_definitions if _LARGE.match(column.type_text)}
     of_rows = (index for index in indexes if index.unique or all(part.column not in large or part.length >= 0 for part in index.parts))
     clustered, collation = table
     has_primary = any(index.primary for index in indexes)
-    return TableDefinition(reported, tuple(of_rows), clustered and has_primary, collation.split("_")[0], collation, partitioning)
+    return TableDefinition(column_definitions, tuple(of_rows), clustered and has_primary, collation.split("_")[0], collation, partitioning)
 
 
 def _column(row: Row, flavour: Flavour, *, is_json: bool) -> ColumnDefinition:

@@ -17,30 +17,30 @@ from sidecar.shared.mysql.session import MysqlSession, Row
 
 def grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
     """By the table that each row's first two columns name, without them."""
-    result: dict[TableName, list[Row]] = defaultdict(list)
+    by_table: dict[TableName, list[Row]] = defaultdict(list)
     for schema_name, table_name, *rest in rows:
-        result[TableName(schema_name, table_name)].append(tuple(rest))
-    return result
+        by_table[TableName(schema_name, table_name)].append(tuple(rest))
+    return by_table
 
 
 def read_indexes(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, Sequence[IndexDefinition]]:
     """All of them. TiDB's own view has the ids; elsewhere they come in the order of listing, in which MariaDB and MySQL keep unique keys
     of NOT NULL columns first, and MariaDB shows no expressions. Tables without one have none. Raises pymysql's errors."""
     if session.flavour is Flavour.TIDB:
-        reported = "KEY_NAME, INDEX_ID, COLUMN_NAME, SUB_PART, EXPRESSION, NON_UNIQUE FROM information_schema.tidb_indexes WHERE"
+        select_rest = "KEY_NAME, INDEX_ID, COLUMN_NAME, SUB_PART, EXPRESSION, NON_UNIQUE FROM information_schema.tidb_indexes WHERE"
         order = "INDEX_ID"
     else:
         expression = "EXPRESSION" if session.flavour is Flavour.MYSQL else "NULL"
-        reported = f"INDEX_NAME, 0, COLUMN_NAME, SUB_PART, {expression}, NON_UNIQUE FROM information_schema.statistics WHERE"
-        reported += " INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL') AND"
+        select_rest = f"INDEX_NAME, 0, COLUMN_NAME, SUB_PART, {expression}, NON_UNIQUE FROM information_schema.statistics WHERE"
+        select_rest += " INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL') AND"
         order = "INDEX_NAME"
-    result = grouped(
+    by_table = grouped(
         session.rows(
-            f"SELECT TABLE_SCHEMA, TABLE_NAME, {reported} {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
+            f"SELECT TABLE_SCHEMA, TABLE_NAME, {select_rest} {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
             values,
         )
     )
-    return {table: _indexes(rows) for table, rows in result.items()}
+    return {table: _indexes(rows) for table, rows in by_table.items()}
 
 
 def _indexes(rows: Iterable[Row]) -> tuple[IndexDefinition, ...]:

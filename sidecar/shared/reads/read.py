@@ -48,7 +48,7 @@ FILTERED = (
 )
 
 
-class _Requested(Protocol):
+class _Query(Protocol):
     """A question to the server that is tried again while its errors pass. Raises SourceError."""
 
     def __call__(self, action: Callable[[], T], /) -> T: ...
@@ -152,27 +152,27 @@ class ChunkReader:
         if schema is None:
             raise SourceError(f"{doing}: its schema is not known", hint="leave it out of the dump: the changefeed does not carry it")
 
-        def queried(action: Callable[[], T]) -> T:
+        def query(action: Callable[[], T]) -> T:
             return carried_out(session, action, doing=doing, stopped=stopped)
 
         try:
             known = in_force.keys.get(command.table)
-            learned = known or queried(lambda: _learn(session, schema))
+            learned = known or query(lambda: _learn(session, schema))
             if isinstance(learned, Misfit):
                 return replace(learned, reason=f"{doing}: {learned.reason}")
-            fitted = known is not None or queried(lambda: has_columns_of(session, schema))
+            fitted = known is not None or query(lambda: has_columns_of(session, schema))
             if fitted:
                 in_force.keys[command.table] = learned
-            read = _Read(session, command, schema, in_force, queried, doing)
-            result = read.keys(handle_read_key(schema, learned[1])) if command.keys else read.range(*learned)
+            read = _Read(session, command, schema, in_force, query, doing)
+            chunk = read.keys(handle_read_key(schema, learned[1])) if command.keys else read.range(*learned)
             # checked after the SELECT, whose own error says more: a missing right hides columns too
-            return result if fitted else Misfit(f"{doing}: {_changed(schema)}")
+            return chunk if fitted else Misfit(f"{doing}: {_changed(schema)}")
         except SourceError as error:
-            if isinstance(error.__cause__, UnicodeDecodeError) and not queried(lambda: has_columns_of(session, schema)):
+            if isinstance(error.__cause__, UnicodeDecodeError) and not query(lambda: has_columns_of(session, schema)):
                 return Misfit(error.message)
             if not isinstance(error.__cause__, pymysql.err.MySQLError) or code_of(error.__cause__) not in _MISFIT_CODES:
                 raise
-            if command.where is not None and queried(lambda: has_columns_of(session, schema)):
+            if command.where is not None and query(lambda: has_columns_of(session, schema)):
                 raise  # the table is as the schema says: the predicate is wrong
             return Misfit(error.message)
 
@@ -185,7 +185,7 @@ class _Read:
     command: ReadChunk
     schema: TableSchema
     in_force: _InForce
-    queried: _Requested
+    query: _Query
     doing: str
 
     def range(self, key: ReadKey, facts: TableFacts) -> SelectedChunk | Misfit:
@@ -197,36 +197,36 @@ class _Read:
         selected = self._selected(sql, len(schema.columns) + key.by_rowid)
         if isinstance(selected, Misfit):
             return selected
-        result, whole, read_tso, read_s = selected
-        rows = result.slice(0, rows_max)
+        table, whole, read_tso, read_s = selected
+        rows = table.slice(0, rows_max)
         last = _last_key(key, schema, rows, where=self.doing) if rows.num_rows else command.after
-        exhausted = whole and result.num_rows <= rows_max
+        exhausted = whole and table.num_rows <= rows_max
         bounds: tuple[Key, ...] = ()
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
-            bounds = self.queried(lambda: bounds_above(self.session, key, last, upper=command.upper, count=pieces))
+            bounds = self.query(lambda: bounds_above(self.session, key, last, upper=command.upper, count=pieces))
         return SelectedChunk(rows, schema.columns, self.in_force, last, read_tso, exhausted, bounds, read_s)
 
     def keys(self, key: ReadKey) -> SelectedChunk | Misfit:
         """`key`: the handle key. The server may find the row of `a` for `A`, which another list of keys may ask for: only rows with exactly
         these keys are of the chunk."""
-        command, schema, requested = self.command, self.schema, self.command.keys
+        command, schema, first_keys = self.command, self.schema, self.command.keys
         while True:
-            selected = self._selected(self._keys_sql(key, requested), len(schema.columns) + 1, bounded=len(requested) > 1)
+            selected = self._selected(self._keys_sql(key, first_keys), len(schema.columns) + 1, bounded=len(first_keys) > 1)
             if isinstance(selected, Misfit):
                 return selected
-            result, whole, read_tso, read_s = selected
+            table, whole, read_tso, read_s = selected
             if whole:
                 break
-            requested = requested[: max(1, min(len(requested), result.num_rows) // 2)]
-        texts = canonical(result, schema.columns, where=self.doing)
+            first_keys = first_keys[: max(1, min(len(first_keys), table.num_rows) // 2)]
+        texts = canonical(table, schema.columns, where=self.doing)
         there = list(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
-        wanted, keys = set(requested), set(there)
-        requested_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(result.column(len(schema.columns)), "1"))
-        absent = tuple(one for one in requested if one not in keys)
-        rows, exhausted = result.filter(requested_for), len(requested) == len(command.keys)
+        wanted, keys = set(first_keys), set(there)
+        requested_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(table.column(len(schema.columns)), "1"))
+        absent = tuple(one for one in first_keys if one not in keys)
+        rows, exhausted = table.filter(requested_for), len(first_keys) == len(command.keys)
         return SelectedChunk(
-            rows, schema.columns, self.in_force, None, read_tso, exhausted, (), read_s, schema.key, absent, keys_read=len(requested)
+            rows, schema.columns, self.in_force, None, read_tso, exhausted, (), read_s, schema.key, absent, keys_read=len(first_keys)
         )
 
     def _keys_sql(self, key: ReadKey, keys: Sequence[Key]) -> str:
@@ -237,13 +237,13 @@ class _Read:
 
     def _selected(self, sql: str, columns: int, *, bounded: bool = True) -> _Selected | Misfit:
         """As `_select`, of a table that is as the schema in force says."""
-        brackets, flavour = self.command.brackets, self.queried(lambda: self.session.flavour)
+        brackets, flavour = self.command.brackets, self.query(lambda: self.session.flavour)
         if brackets is Brackets.SNAPSHOT and flavour is not Flavour.TIDB:
             what = f"{flavour.value} has no timestamp of a snapshot"
             raise SourceError(f"{self.doing}: {what}", hint="dump with --brackets watermark")
         bytes_max = self.command.bytes_max if bounded else None
-        selected = self.queried(lambda: _select(self.session, sql, columns, brackets, bytes_max))
-        if not self.queried(lambda: has_columns_of(self.session, self.schema)):
+        selected = self.query(lambda: _select(self.session, sql, columns, brackets, bytes_max))
+        if not self.query(lambda: has_columns_of(self.session, self.schema)):
             return Misfit(f"{self.doing}: {_changed(self.schema)}")
         return selected
 
@@ -265,14 +265,14 @@ def _select(session: MysqlSession, sql: str, columns: int, brackets: Brackets, b
     try:
         read_tso = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
         started_s = time.monotonic()
-        result, whole = read_up_to(session, sql, columns, bytes_max=bytes_max)
+        table, whole = read_up_to(session, sql, columns, bytes_max=bytes_max)
         read_s = time.monotonic() - started_s
         if whole:  # else the connection is closed, and the transaction with it
             session.rows("ROLLBACK")
     except BaseException:
         session.close()  # the transaction must not be the next chunk's
         raise
-    return _Selected(result, whole, read_tso, read_s)
+    return _Selected(table, whole, read_tso, read_s)
 
 
 def _learn(session: MysqlSession, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:

@@ -76,7 +76,7 @@ class ReadSession(Protocol):
     def close(self) -> None: ...
 
 
-class ChunkReads(Protocol):
+class ReadPlace(Protocol):
     """A place that chunks are read from, for all readers of a process."""
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
@@ -115,7 +115,7 @@ class TableReader:
         stopped: Callable[[], bool],
     ) -> None:
         self._session, self._commands = session, commands
-        self._write_chunk, self._reported, self._stopped = write_chunk, report, stopped
+        self._write_chunk, self._report, self._stopped = write_chunk, report, stopped
         self._selected: SimpleQueue[tuple[ReadChunk, ReadRows] | None] = SimpleQueue()
 
     def read(self) -> None:
@@ -129,14 +129,14 @@ class TableReader:
 
     def write(self) -> None:
         while (work := self._selected.get()) is not None and not self._stopped():
-            carry_out(work[0], partial(self._write_file, *work), self._reported)
+            carry_out(work[0], partial(self._write_file, *work), self._report)
 
     def _read_one(self, command: ReadChunk, ahead: _Ahead | None) -> _Ahead | None:
         """Carry out the command, by what was read `ahead` if that serves, and read ahead behind it if it says so."""
         chunk = self._served(command, ahead)
         if chunk is None:
             chunks: list[ReadRows] = []
-            carry_out(command, lambda: self._read(command, chunks), self._reported)
+            carry_out(command, lambda: self._read(command, chunks), self._report)
             if not chunks:
                 return None
             (chunk,) = chunks
@@ -224,9 +224,9 @@ def _range(command: ReadChunk) -> tuple[object, ...]:
 
 
 class ReadsByWay:
-    """`ChunkReads` from TiDB over SQL and, where that is set up, from TiKV: as each command says."""
+    """`ReadPlace` of TiDB over SQL and, where that is set up, from TiKV: as each command says."""
 
-    def __init__(self, sql: ChunkReads, raw: ChunkReads | None) -> None:
+    def __init__(self, sql: ReadPlace, raw: ReadPlace | None) -> None:
         self._sql, self._raw = sql, raw
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:

@@ -16,7 +16,7 @@ from sidecar.shared.reads.snapshot import present_ts
 
 
 class SqlReads:
-    """`reader.ChunkReads`."""
+    """`reader.ReadPlace`."""
 
     def __init__(self, server: MysqlServer, schemas: Mapping[TableName, TableSchema]) -> None:
         self._server, self._chunks = server, ChunkReader(schemas)

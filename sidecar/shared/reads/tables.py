@@ -74,14 +74,14 @@ def read_facts(session: MysqlSession, table: TableName | None = None) -> dict[Ta
     scope, values = _scope(table)
     pk_type = "TIDB_PK_TYPE" if session.flavour is Flavour.TIDB else "NULL"
     charsets: dict[TableName, dict[str, tuple[str, str]]] = defaultdict(dict)
-    results = session.rows(
+    table_rows = session.rows(
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.columns"
         f" WHERE CHARACTER_SET_NAME IS NOT NULL AND {scope}",
         values,
     )
-    for schema_name, table_name, column, charset, collation in results:
+    for schema_name, table_name, column, charset, collation in table_rows:
         charsets[TableName(schema_name, table_name)][column] = (charset, collation)
-    results = session.rows(
+    table_rows = session.rows(
         f"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS, DATA_LENGTH, {pk_type}, CREATE_OPTIONS FROM information_schema.tables WHERE {scope}",
         values,
     )
@@ -93,7 +93,7 @@ def read_facts(session: MysqlSession, table: TableName | None = None) -> dict[Ta
             partitioned="partitioned" in (options or "").lower(),
             charsets=charsets.get(name, {}),
         )
-        for schema_name, table_name, rows, length, pk, options in results
+        for schema_name, table_name, rows, length, pk, options in table_rows
     }
 
 
@@ -117,14 +117,14 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
         keys = indexes.get(name, ())
         in_json = {row[0] for row in columns[name] if (name, row[0]) in json_columns}
         about = facts.get(name, (False, ""))
-        reported = definition(columns[name], keys, about, partitioning, flavour=session.flavour, json_columns=in_json)
+        of_table = definition(columns[name], keys, about, partitioning, flavour=session.flavour, json_columns=in_json)
         schemas[name] = TableSchema(
             name,
             in_feed,
             handle_key(in_feed, keys),
             number,
             ids or ((number,) if number else ()),
-            definition=replace(reported, new_collation=new_collation),
+            definition=replace(of_table, new_collation=new_collation),
         )
     return schemas
 
@@ -218,5 +218,5 @@ def _json_columns(session: MysqlSession, scope: str, values: tuple[str, ...] | N
         f" WHERE {scope.replace('TABLE_SCHEMA', 'CONSTRAINT_SCHEMA')}",
         values,
     )
-    results = [(TableName(schema, table), _JSON_CHECK.fullmatch(clause)) for schema, table, clause in rows]
-    return frozenset((table, match[1].replace("``", "`")) for table, match in results if match)
+    checks = [(TableName(schema, table), _JSON_CHECK.fullmatch(clause)) for schema, table, clause in rows]
+    return frozenset((table, match[1].replace("``", "`")) for table, match in checks if match)

@@ -50,7 +50,7 @@ def try_tikv(section: TikvSection) -> None:
 
 
 class TikvReads:
-    """`reader.ChunkReads`. Any number of sessions; `follow` from any thread. `cluster_id`: as of SnapshotScan."""
+    """`reader.ReadPlace`. Any number of sessions; `follow` from any thread. `cluster_id`: as of SnapshotScan."""
 
     def __init__(self, section: TikvSection, schemas: Schemas, *, cluster_id: int = 0) -> None:
         self._section, self._cluster_id = section, cluster_id

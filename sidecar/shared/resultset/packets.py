@@ -75,14 +75,14 @@ def read_packets(session: PacketSession, sql: str, columns: int) -> pa.Table:
 def read_up_to(session: PacketSession, sql: str, columns: int, *, bytes_max: int | None) -> tuple[pa.Table, bool]:
     """The first rows of `read_blocks`, up to and with the block in which they have become more than `bytes_max`; and whether these are all.
     The server is still sending where they are not, so the connection is closed then."""
-    results, size = list[pa.RecordBatch](), 0
+    batches, size = list[pa.RecordBatch](), 0
     with closing(read_blocks(session, sql, columns)) as blocks:
         for block in blocks:
-            results.append(block)
+            batches.append(block)
             size += block.nbytes
             if bytes_max is not None and size > bytes_max:
-                return pa.Table.from_batches(results), False
-    return pa.Table.from_batches(results, schema=_texts_of(columns)), True
+                return pa.Table.from_batches(batches), False
+    return pa.Table.from_batches(batches, schema=_texts_of(columns)), True
 
 
 def read_blocks(session: PacketSession, sql: str, columns: int) -> Generator[pa.RecordBatch]:
@@ -185,14 +185,14 @@ def _joined(buffer: bytearray, starts: list[int]) -> tuple[bytearray, list[int]]
     """The rows' bytes in one piece each: as they are, unless one came in several packets."""
     if not np.any(np.diff(starts) >= _SIZE_MAX):
         return buffer, starts
-    joined, result, goes_on = bytearray(), [], False
+    joined, joined_starts, goes_on = bytearray(), [], False
     for start in starts:
         if not goes_on:
-            result.append(len(joined))
+            joined_starts.append(len(joined))
         size = _size(buffer, start)
         joined += memoryview(buffer)[start : start + size]
         goes_on = size == _SIZE_MAX
-    return joined, result
+    return joined, joined_starts
 
 
 # ---- cells ----------------------------------------------------------------------------------------------------------

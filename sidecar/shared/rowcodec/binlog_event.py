@@ -37,7 +37,7 @@ HEAD_BYTES, SIZE_BYTES = _head.size, _size.size
 KIND_AT, SCHEMA_VERSION_AT = 4, 5
 
 
-class Image(NamedTuple):
+class ImagePlace(NamedTuple):
     """One version of a row: where it is in the value. `has_handle`: the handle stands before its pairs."""
 
     start: int
@@ -51,8 +51,8 @@ class Event(NamedTuple):
     ordinal: int
     kind: int
     schema_version: int
-    old: Image | None
-    new: Image | None
+    old: ImagePlace | None
+    new: ImagePlace | None
 
 
 class Pair(NamedTuple):
@@ -82,20 +82,20 @@ def event_of(value: bytes) -> Event:
     kind, end = letter & ~MAYBE_REPEATED, len(value)
     match kind:
         case 73:  # INSERT; constants cannot be patterns
-            return Event(ordinal, kind, schema_version, None, Image(HEAD_BYTES, end, has_handle=True))
+            return Event(ordinal, kind, schema_version, None, ImagePlace(HEAD_BYTES, end, has_handle=True))
         case 85:
             middle = _middle(value)
-            old, new = Image(HEAD_BYTES, middle, has_handle=False), Image(middle, end, has_handle=False)
+            old, new = ImagePlace(HEAD_BYTES, middle, has_handle=False), ImagePlace(middle, end, has_handle=False)
             return Event(ordinal, kind, schema_version, old, new)
         case 68:
-            return Event(ordinal, kind, schema_version, Image(HEAD_BYTES, end, has_handle=False), None)
+            return Event(ordinal, kind, schema_version, ImagePlace(HEAD_BYTES, end, has_handle=False), None)
         case 82 | 83 if letter == kind:
             start = HEAD_BYTES + SIZE_BYTES
             size = _size.unpack_from(value, HEAD_BYTES)[0] if start <= end else 0
             if start + size >= end:
                 raise Broken(HEAD_BYTES, "two rows", f"{end - HEAD_BYTES} bytes, of which the old row has {size}")
-            old_image = Image(start, start + size, has_handle=False) if size else None
-            return Event(ordinal, kind, schema_version, old_image, Image(start + size, end, has_handle=kind == REPLACED))
+            old_image = ImagePlace(start, start + size, has_handle=False) if size else None
+            return Event(ordinal, kind, schema_version, old_image, ImagePlace(start + size, end, has_handle=kind == REPLACED))
         case _:
             raise Broken(KIND_AT, "the kind of a row event", f"0x{letter:02x}")
 
@@ -109,13 +109,13 @@ def _read_head(value: bytes) -> tuple[int, int, int]:
 
 def pairs(value: bytes, at: int) -> list[Pair]:
     """All of them up to the end of the bytes. Raises Broken."""
-    results: list[Pair] = []
+    columns: list[Pair] = []
     while at < len(value):
         id_, value_at = read_id(value, at)
         _, _, end = read_datum(value, value_at)
-        results.append(Pair(id_, at, value_at, end))
+        columns.append(Pair(id_, at, value_at, end))
         at = end
-    return results
+    return columns
 
 
 def read_id(value: bytes, at: int) -> tuple[int, int]:
@@ -127,9 +127,9 @@ def read_id(value: bytes, at: int) -> tuple[int, int]:
 
 def _middle(value: bytes) -> int:
     """Where the new row of an update begins."""
-    results = pairs(value, HEAD_BYTES)
-    half = len(results) // 2
-    ids = [pair.id for pair in results]
-    if len(results) % 2 or ids[:half] != ids[half:]:
+    columns = pairs(value, HEAD_BYTES)
+    half = len(columns) // 2
+    ids = [pair.id for pair in columns]
+    if len(columns) % 2 or ids[:half] != ids[half:]:
         raise Broken(HEAD_BYTES, "an old and a new row of the same columns", f"column ids {ids}")
-    return results[half].at
+    return columns[half].at

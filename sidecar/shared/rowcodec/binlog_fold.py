@@ -117,8 +117,8 @@ def _net(table: KvTable, chain: list[Change]) -> list[Change]:
 
 
 def _unreadable(table: KvTable, broken: Broken, change: Change) -> MessageUnreadable:
-    result = unreadable(table, broken)
-    return MessageUnreadable(f"{Message(change.lane, change.position, None, None).at()}: {result.message}", hint=result.hint)
+    error = unreadable(table, broken)
+    return MessageUnreadable(f"{Message(change.lane, change.position, None, None).at()}: {error.message}", hint=error.hint)
 
 
 # ---- which row an event is of ---------------------------------------------------------------------------------------

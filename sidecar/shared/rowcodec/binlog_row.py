@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import TableSchema
-from sidecar.shared.rowcodec.binlog_event import ROWID_ID, Image, event_of, schema_version_of
+from sidecar.shared.rowcodec.binlog_event import ROWID_ID, ImagePlace, event_of, schema_version_of
 from sidecar.shared.rowcodec.binlog_table import BinlogTable, binlog_table_of
 from sidecar.shared.rowcodec.kv_datum import INT_BITS, VARINT, Plain, canonical, plain_of_datum, read_datum
 from sidecar.shared.rowcodec.kv_error import Broken
@@ -63,12 +63,12 @@ def decode_event(table: BinlogTable, value: bytes) -> DecodedBinlogRows:
 
 def unreadable(table: KvTable, broken: Broken) -> MessageUnreadable:
     return MessageUnreadable(
-        f"table {table.schema.name} (id {table.id}): row event byte {broken.at}: expected {broken.expected}; got {broken.got}",
+        f"table {table.schema.name} (id {table.id}): row event byte {broken.at}: expected {broken.form}; got {broken.got}",
         hint=_HINT,
     )
 
 
-def _texts(table: BinlogTable, value: bytes, image: Image) -> Texts:
+def _texts(table: BinlogTable, value: bytes, image: ImagePlace) -> Texts:
     row, of_handle, at = value[image.start : image.stop], dict[int, Plain](), 0
     try:
         if image.has_handle:
@@ -110,7 +110,7 @@ def read_handle(table: KvTable, row: bytes) -> tuple[dict[int, Plain], int]:
         if table.int_handle is None:
             return {}, at
         return {table.int_handle: handle & ALL_BITS if table.columns[table.int_handle].unsigned else handle}, at
-    result: dict[int, Plain] = {}
+    values: dict[int, Plain] = {}
     at = 0
     for part in table.key_parts:
         column = table.columns[part.number]
@@ -121,5 +121,5 @@ def read_handle(table: KvTable, row: bytes) -> tuple[dict[int, Plain], int]:
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         if part.is_whole:
-            result[part.number] = text_of_sort_key(table, part.number, plain)
-    return result, at
+            values[part.number] = text_of_sort_key(table, part.number, plain)
+    return values, at

@@ -380,8 +380,8 @@ def _recovered(job: _Job, at: str) -> list[TableInfo]:
 
 def _arguments(job: _Job, kind: type[A], names: tuple[str, ...], at: str, *, raw_args: Any = None) -> A:
     """`names`: of version 1's arguments, by place. `raw_args`: of a part of the job, else its own."""
-    result = job.raw_args if raw_args is None else raw_args
-    raw = dict(zip(names, result, strict=False)) if isinstance(result, list) else result or {}
+    given = job.raw_args if raw_args is None else raw_args
+    raw = dict(zip(names, given, strict=False)) if isinstance(given, list) else given or {}
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:

@@ -126,15 +126,15 @@ def _fraction(field_type: Mapping[str, Any]) -> str:
     return f"({field_type['Decimal']})" if field_type["Decimal"] > 0 else ""
 
 
-def _default(result: Mapping[str, Any]) -> str | None:
-    field_type, value = result["type"], result.get("default")
+def _default(column: Mapping[str, Any]) -> str | None:
+    field_type, value = column["type"], column.get("default")
     if field_type["Flag"] & _NO_DEFAULT:
         return None
-    if field_type["Tp"] == _BIT and result.get("default_bit") is not None:
-        return f"b'{int.from_bytes(b64decode(result['default_bit'], validate=True), 'big'):b}'"
+    if field_type["Tp"] == _BIT and column.get("default_bit") is not None:
+        return f"b'{int.from_bytes(b64decode(column['default_bit'], validate=True), 'big'):b}'"
     if value is None:
         return None
-    if result.get("default_is_expr"):
+    if column.get("default_is_expr"):
         return f"({value})"
     if str(value).upper() in _CURRENT and field_type["Tp"] in _TIMES | _PLAIN:
         now = str(value).upper() + _fraction(field_type)
@@ -194,8 +194,10 @@ def partitioning_clause(method: str, by: str, names: Sequence[str], values: Sequ
     head, words = f"PARTITION BY {method} ({by})", _WITH_VALUES.get(method.split(" ")[0])
     if words is None and list(names) == [f"p{number}" for number in range(len(names))]:
         return f"{head} PARTITIONS {len(names)}"
-    reported = (f"PARTITION {quoted(name)}" + (f" {words} ({value})" if words else "") for name, value in zip(names, values, strict=True))
-    return f"{head} ({', '.join(reported)})"
+    partition_clauses = (
+        f"PARTITION {quoted(name)}" + (f" {words} ({value})" if words else "") for name, value in zip(names, values, strict=True)
+    )
+    return f"{head} ({', '.join(partition_clauses)})"
 
 
 def _values(kind: str, value: Mapping[str, Any]) -> str:
@@ -208,8 +210,8 @@ def _values(kind: str, value: Mapping[str, Any]) -> str:
 
 def bound(text: str) -> str:
     """A bound as TableInfo holds it, in SQL: text that has no form in SQL as hexadecimal digits."""
-    reported = "".join(_ESCAPED.get(char, char) for char in text)
-    if reported.isprintable():
-        return reported
+    escaped = "".join(_ESCAPED.get(char, char) for char in text)
+    if escaped.isprintable():
+        return escaped
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
     return "0x" + bare.encode().hex()

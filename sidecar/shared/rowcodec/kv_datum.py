@@ -155,7 +155,7 @@ def read_float(data: bytes, at: int) -> float:
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     """Groups of eight bytes with a marker behind each: 0xFF minus the count of padding zeros."""
-    result = bytearray()
+    unpadded = bytearray()
     while True:
         group = data[at : at + _GROUP + 1]
         if len(group) <= _GROUP:
@@ -163,12 +163,12 @@ def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
         padding = 0xFF - group[_GROUP]
         if padding > _GROUP:
             raise Broken(at + _GROUP, "a marker of at least 0xf7", f"0x{group[_GROUP]:02x}")
-        result += group[: _GROUP - padding]
+        unpadded += group[: _GROUP - padding]
         at += _GROUP + 1
         if padding:
             if any(group[_GROUP - padding : _GROUP]):
                 raise Broken(at - 1 - padding, f"{padding} zeros of padding", group[_GROUP - padding : _GROUP].hex())
-            return bytes(result), at
+            return bytes(unpadded), at
 
 
 def _read_compact_bytes(data: bytes, at: int) -> tuple[bytes, int]:
@@ -273,9 +273,9 @@ def _int_text(column: KvColumn, value: int) -> str:
     return str(value)
 
 
-def _refuse_outside(value: int, allowed: range, expected: str) -> None:
+def _refuse_outside(value: int, allowed: range, form: str) -> None:
     if value not in allowed:
-        raise Broken(0, expected, str(value))
+        raise Broken(0, form, str(value))
 
 
 def _float_text(value: float, *, narrow: bool) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 
 class Broken(Exception):
-    """The bytes at offset `at` are not what the format has there. `expected` and `got` are short texts."""
+    """The bytes at offset `at` are not what the format has there. `form` and `got` are short texts."""
 
-    def __init__(self, at: int, expected: str, got: str) -> None:
-        super().__init__(f"byte {at}: expected {expected}; got {got}")
+    def __init__(self, at: int, form: str, got: str) -> None:
+        super().__init__(f"byte {at}: expected {form}; got {got}")
         self.at = at
-        self.expected = expected
+        self.form = form
         self.got = got
 
     def shifted(self, by: int, what: str = "") -> Broken:
         """The same, seen from a place `by` bytes earlier, inside `what`."""
-        return Broken(self.at + by, f"{what}: {self.expected}" if what else self.expected, self.got)
+        return Broken(self.at + by, f"{what}: {self.form}" if what else self.form, self.got)

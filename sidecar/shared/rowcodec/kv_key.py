@@ -65,7 +65,7 @@ def values_of_handle(table: KvTable, handle: bytes) -> dict[int, Plain]:
         return {} if table.int_handle is None else {table.int_handle: _int_handle(table, table.int_handle, handle)}
     if len(handle) < _COMMON_HANDLE_BYTES_MIN:
         raise Broken(0, f"a common handle of at least {_COMMON_HANDLE_BYTES_MIN} bytes", f"{len(handle)} bytes")
-    result: dict[int, Plain] = {}
+    values: dict[int, Plain] = {}
     at = 0
     for part in table.key_parts:
         column = table.columns[part.number]
@@ -74,11 +74,11 @@ def values_of_handle(table: KvTable, handle: bytes) -> dict[int, Plain]:
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         if part.is_whole and value is not None:
-            result[part.number] = text_of_sort_key(table, part.number, value)
+            values[part.number] = text_of_sort_key(table, part.number, value)
     # Short handles are padded with NIL so that their length distinguishes them from int handles.
     if handle[at:].strip(bytes([NIL])) or (at < len(handle) and len(handle) != _COMMON_HANDLE_BYTES_MIN):
         raise Broken(at, "the end of the handle", f"{len(handle) - at} bytes more")
-    return result
+    return values
 
 
 def _int_handle(table: KvTable, number: int, handle: bytes) -> int:

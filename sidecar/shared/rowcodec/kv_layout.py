@@ -78,10 +78,10 @@ def kv_table_of(schema: TableSchema) -> KvTable:
 
 @lru_cache(maxsize=_TABLES_MAX)
 def _kv_table(layout: str, name: TableName) -> KvTable:
-    result = _read(layout, name)
-    if result.info is None:
+    written_layout = _read(layout, name)
+    if written_layout.info is None:
         raise _unreadable(name, "it is a schema's")
-    return kv_table(result.info, schema=name.schema, new_collation=result.new_collation)
+    return kv_table(written_layout.info, schema=name.schema, new_collation=written_layout.new_collation)
 
 
 def schema_under(schema: TableSchema, layout: str) -> TableSchema:
@@ -129,8 +129,8 @@ def snapshot_of(tables: Mapping[TableName, TableSchema], *, ts: CommitTs) -> KvS
 
 def _read(layout: str, name: TableName) -> _Layout:
     try:
-        result = json.loads(zlib.decompress(b85decode(layout)))
-        return _Layout(result["schema_id"], result["new_collation"], result["info"])
+        content = json.loads(zlib.decompress(b85decode(layout)))
+        return _Layout(content["schema_id"], content["new_collation"], content["info"])
     except (ValueError, zlib.error, KeyError, TypeError) as error:
         raise _unreadable(name, repr(error)) from error
 

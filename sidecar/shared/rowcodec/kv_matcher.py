@@ -32,7 +32,7 @@ _LOG_TYPES = {PREWRITE: "PREWRITE", COMMIT: "COMMIT", ROLLBACK: "ROLLBACK", COMM
 _REPORT = "start the sidecar again, which reads on from its log; if it stops here again, report this with the TiKV version"
 
 
-class Row(Protocol):
+class EventRow(Protocol):
     """cdcpb.Event.Row, as protobuf or as anything else."""
 
     @property
@@ -101,7 +101,7 @@ class RegionMatcher:
         self._early_commits: list[_Waiting] = []
         self._early_rollbacks: list[_Waiting] = []
 
-    def entries(self, rows: Iterable[Row]) -> Sequence[KvEntry]:
+    def entries(self, rows: Iterable[EventRow]) -> Sequence[KvEntry]:
         """What is committed by these rows. Raises MessageUnreadable, naming region, key and timestamps."""
         entries: list[KvEntry] = []
         for row in rows:
@@ -139,7 +139,7 @@ class RegionMatcher:
         self.resolved_ts = ts
         return True
 
-    def _prewrite(self, start_ts: int, key: bytes, row: Row) -> None:
+    def _prewrite(self, start_ts: int, key: bytes, row: EventRow) -> None:
         place = (start_ts, key)
         value, generation = row.value, row.generation
         before = self._open.get(place)

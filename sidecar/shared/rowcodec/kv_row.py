@@ -49,7 +49,7 @@ _HINT_AT_REST = (
 _counts = struct.Struct("<HH").unpack_from
 
 
-class Cell(NamedTuple):
+class CellPlace(NamedTuple):
     """Where a value's bytes are."""
 
     start: int
@@ -59,7 +59,7 @@ class Cell(NamedTuple):
 class RowCells(NamedTuple):
     """A row of format 2: not-null cells and null columns by column id."""
 
-    present: dict[int, Cell]
+    present: dict[int, CellPlace]
     nulls: frozenset[int]
     checksum: Checksum | None
 
@@ -72,23 +72,23 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, at_rest: bool = Fals
     """
     part = "key"
     try:
-        result = record_key(key)
-        if result.table_id not in table.physical_ids:
-            raise Broken(len(key) - len(result.bare) + 1, _shown_ids(table), str(result.table_id))
+        record = record_key(key)
+        if record.table_id not in table.physical_ids:
+            raise Broken(len(key) - len(record.bare) + 1, _shown_ids(table), str(record.table_id))
         try:
-            of_handle = values_of_handle(table, result.handle)
+            of_handle = values_of_handle(table, record.handle)
             texts = {number: canonical(table.columns[number], plain) for number, plain in of_handle.items()}
         except Broken as broken:
-            raise broken.shifted(len(key) - len(result.handle)) from broken
+            raise broken.shifted(len(key) - len(record.handle)) from broken
         part = "row"
         if table.lost_key is not None:
             raise Broken(0, f"a value of column {table.lost_key}, of the handle key", "none: it is being dropped")
-        values = plain_values(table, result, value, of_handle, at_rest=at_rest)
+        values = plain_values(table, record, value, of_handle, at_rest=at_rest)
         return [text_of(table, number, of_row, texts) for number, of_row in enumerate(values)]
     except Broken as broken:
         raise MessageUnreadable(
             f"table {table.schema.name} (id {table.id}), key {_shown(key)}: {part} byte {broken.at}: "
-            f"expected {broken.expected}; got {broken.got}",
+            f"expected {broken.form}; got {broken.got}",
             hint=_HINT_AT_REST if at_rest else _HINT,
         ) from broken
 
@@ -103,7 +103,7 @@ def _shown_ids(table: KvTable) -> str:
     return f"a table id of {ids}" if len(ids) <= _SHOWN_IDS_MAX else f"one of {len(ids)} table ids from {ids[0]} to {ids[-1]}"
 
 
-class DecodedRow(NamedTuple):
+class DecodedValue(NamedTuple):
     """A column's value in the row and where it stands; `plain` None is NULL. `column`: what it was written as."""
 
     at: int
@@ -113,7 +113,7 @@ class DecodedRow(NamedTuple):
 
 def plain_values(
     table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, at_rest: bool
-) -> Sequence[DecodedRow | None]:
+) -> Sequence[DecodedValue | None]:
     """What the row holds for each column; None where it has nothing. Raises Broken, with offsets in `value`."""
     if not value:
         raise Broken(0, "a row", "no bytes")
@@ -133,22 +133,22 @@ def _wanted(table: KvTable) -> list[KvColumn]:
     return [*table.columns, *(column.successor for column in table.columns if column.successor is not None)]
 
 
-def _of_columns(table: KvTable, value: Mapping[int, DecodedRow]) -> list[DecodedRow | None]:
+def _of_columns(table: KvTable, by_id: Mapping[int, DecodedValue]) -> list[DecodedValue | None]:
     """By column, of the values by id: the column's own, else its successor's."""
-    return [value.get(column.id) or (value.get(column.successor.id) if column.successor else None) for column in table.columns]
+    return [by_id.get(column.id) or (by_id.get(column.successor.id) if column.successor else None) for column in table.columns]
 
 
-def _cell_value(column: KvColumn, value: bytes, cells: RowCells) -> DecodedRow | None:
+def _cell_value(column: KvColumn, value: bytes, cells: RowCells) -> DecodedValue | None:
     cell = cells.present.get(column.id)
     if cell is None:
-        return DecodedRow(HEAD_BYTES, None, column) if column.id in cells.nulls else None
+        return DecodedValue(HEAD_BYTES, None, column) if column.id in cells.nulls else None
     try:
-        return DecodedRow(cell.start, plain_of_cell(column, value[cell.start : cell.end]), column)
+        return DecodedValue(cell.start, plain_of_cell(column, value[cell.start : cell.end]), column)
     except Broken as broken:
         raise broken.shifted(cell.start, f"column {column.column.name}") from broken
 
 
-def text_of(table: KvTable, number: int, of_row: DecodedRow | None, of_handle: Mapping[int, str]) -> str | None:
+def text_of(table: KvTable, number: int, of_row: DecodedValue | None, of_handle: Mapping[int, str]) -> str | None:
     """A column's text, of what the row and the handle hold of it. Raises Broken."""
     column = table.columns[number]
     if of_row is None:
@@ -176,11 +176,11 @@ def _absent(column: KvColumn, successor: KvColumn) -> str | None:
 
 
 def _cast(column: KvColumn, successor: KvColumn, text: str | None) -> str | None:
-    result = None if text is None else cast_text(text, successor, column)
-    if result is None and (text is not None or not column.column.nullable):
-        expected = f"a value that is one of the column's type ({column.column.kind}) too, amid a MODIFY COLUMN to {successor.column.kind}"
-        raise Broken(0, expected, repr(text))
-    return result
+    cast = None if text is None else cast_text(text, successor, column)
+    if cast is None and (text is not None or not column.column.nullable):
+        form = f"a value that is one of the column's type ({column.column.kind}) too, amid a MODIFY COLUMN to {successor.column.kind}"
+        raise Broken(0, form, repr(text))
+    return cast
 
 
 # ---- format 2 -------------------------------------------------------------------------------------------------------
@@ -208,13 +208,13 @@ def cells_of(value: bytes) -> RowCells:
     nulls = frozenset(null_ids)
     if not nulls.isdisjoint(present_ids):
         raise Broken(HEAD_BYTES, "a column to be either null or not", f"ids {sorted(nulls.intersection(present_ids))} as both")
-    present: dict[int, Cell] = {}
+    present: dict[int, CellPlace] = {}
     start = data_at
     for at, id_ in zip(range(offsets_at, data_at, offset_bytes), present_ids, strict=True):
         stop = data_at + int.from_bytes(value[at : at + offset_bytes], "little")
         if not start <= stop <= len(value):
             raise Broken(at, f"an end offset of {start - data_at} to {len(value) - data_at}", str(stop - data_at))
-        present[id_] = Cell(start, stop)
+        present[id_] = CellPlace(start, stop)
         start = stop
     if flags & FLAG_CHECKSUM:
         return RowCells(present, nulls, read_checksum(value, start))
@@ -226,14 +226,14 @@ def cells_of(value: bytes) -> RowCells:
 # ---- format 1 -------------------------------------------------------------------------------------------------------
 
 
-def values_of_format_1(table: KvTable, value: bytes, *, hidden_id: int | None = None) -> list[DecodedRow | None]:
+def values_of_format_1(table: KvTable, value: bytes, *, hidden_id: int | None = None) -> list[DecodedValue | None]:
     """As `plain_values`. `hidden_id`: a negative id that the row may have as well. Raises Broken."""
     return _of_columns(table, _format_1(_wanted(table), value, hidden_id))
 
 
-def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) -> dict[int, DecodedRow]:
+def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) -> dict[int, DecodedValue]:
     """By column id, of `columns`."""
-    decoded_rows: dict[int, DecodedRow] = {}
+    decoded_rows: dict[int, DecodedValue] = {}
     if value == EMPTY_FORMAT_1:
         return decoded_rows
     by_id = {column.id: column for column in columns}
@@ -255,5 +255,5 @@ def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) 
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         # A compact or JSON value's own bytes end where the datum ends.
-        decoded_rows[id_] = DecodedRow(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
+        decoded_rows[id_] = DecodedValue(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
     return decoded_rows

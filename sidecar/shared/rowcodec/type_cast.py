@@ -156,10 +156,10 @@ def _float(text: str, column: Column, kind: ColumnType) -> str:
 
 
 def _decimal(text: str, column: Column, kind: ColumnType) -> str:
-    result = _rounded(text, column.scale)
-    if (column.length > 0 and abs(result) >= Decimal(10) ** (column.length - column.scale)) or (kind.unsigned and result < 0):
+    number = _rounded(text, column.scale)
+    if (column.length > 0 and abs(number) >= Decimal(10) ** (column.length - column.scale)) or (kind.unsigned and number < 0):
         raise ValueError(f"a default of {text!r} for a decimal({column.length},{column.scale})")
-    return f"{result if result else result.copy_abs():f}"
+    return f"{number if number else number.copy_abs():f}"
 
 
 def _text(text: str, kind: ColumnType) -> str:

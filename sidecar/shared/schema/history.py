@@ -330,10 +330,10 @@ def _replaced(step: ColumnSwitch, columns: list[Mapping[str, Any]]) -> dict[int,
         return {}
     public = {column["id"]: column["state"] == _PUBLIC for column in step.amid["cols"]}
     by_name = {column["name"]["L"]: column for column in step.amid["cols"] if column["state"] == _PUBLIC}
-    reported = {one.column_id for one in step.successors}
-    gone = [column for column in columns if column["id"] not in public.keys() | reported]
+    successor_ids = {one.column_id for one in step.successors}
+    gone = [column for column in columns if column["id"] not in public.keys() | successor_ids]
     lost = [column["name"]["O"] for column in gone if column["name"]["L"] not in by_name]
-    being_dropped = sum(not public.get(column["id"], True) for column in columns if column["id"] not in reported)
+    being_dropped = sum(not public.get(column["id"], True) for column in columns if column["id"] not in successor_ids)
     if len(lost) > step.drops - being_dropped:
         raise UnsupportedDdl(
             f"{step.at()} changes type and name of a column ({', '.join(lost)}) in one statement with other changes",

@@ -57,9 +57,9 @@ class _Keys(NamedTuple, Generic[T]):
     doubled: list[object]
 
     @classmethod
-    def of(cls, value: Iterable[TableVersion[T] | Rowless | None]) -> _Keys[T]:
+    def of(cls, entries: Iterable[TableVersion[T] | Rowless | None]) -> _Keys[T]:
         keys: _Keys[T] = cls({}, {}, {}, [])
-        for one in value:
+        for one in entries:
             if one is None:
                 continue
             name = (one.schema_id, one.name.table.lower())
@@ -89,13 +89,13 @@ class SchemaTables(Generic[T]):
 
     def owner_at(self, physical_id: int, ts: int) -> TableVersion[T] | None:
         owner = self._owners.at(physical_id, ts)
-        result = self._tables.at(owner, ts) if owner is not None else None
-        assert not isinstance(result, Rowless)  # a view owns no physical id
-        return result
+        version = self._tables.at(owner, ts) if owner is not None else None
+        assert not isinstance(version, Rowless)  # a view owns no physical id
+        return version
 
     def table_at(self, table_id: int, ts: int) -> TableVersion[T] | None:
-        result = self._tables.at(table_id, ts)
-        return result if isinstance(result, TableVersion) else None
+        version = self._tables.at(table_id, ts)
+        return version if isinstance(version, TableVersion) else None
 
     def absence(self, an_id: int, ts: int, *, logical: bool = False) -> Literal["unknown", "not yet", "gone"]:
         timeline = self._owners.timelines.get(an_id) or (self._tables.timelines.get(an_id) if logical else None)
@@ -109,8 +109,8 @@ class SchemaTables(Generic[T]):
         return self._tables.at(table_id, ts) if table_id is not None else None
 
     def all_at(self, ts: int) -> tuple[TableVersion[T], ...]:
-        result = (timeline.at(ts) for timeline in self._tables.timelines.values())
-        return tuple(one for one in result if isinstance(one, TableVersion))
+        versions = (timeline.at(ts) for timeline in self._tables.timelines.values())
+        return tuple(one for one in versions if isinstance(one, TableVersion))
 
     # ---- now ----------------------------------------------------------------------------------------------------------
 
@@ -140,16 +140,16 @@ class SchemaTables(Generic[T]):
         ]
 
     def tables_in(self, schema_id: int) -> list[TableVersion[T] | Rowless]:
-        result = (timeline.last() for timeline in self._tables.timelines.values())
-        return [one for one in result if one is not None and one.schema_id == schema_id]
+        versions = (timeline.last() for timeline in self._tables.timelines.values())
+        return [one for one in versions if one is not None and one.schema_id == schema_id]
 
     def info(self, table_id: int) -> dict[str, Any]:
         return _unpacked(self._infos[table_id])
 
     def dropped_with(self, schema_id: int) -> list[dict[str, Any]] | None:
         """The TableInfos that a dropped schema had; None if they are not known."""
-        results = self._dropped.get(schema_id)
-        return [_unpacked(info) for info in results] if results is not None else None
+        infos = self._dropped.get(schema_id)
+        return [_unpacked(info) for info in infos] if infos is not None else None
 
     # ---- changes ------------------------------------------------------------------------------------------------------
 

@@ -64,10 +64,10 @@ def for_servers(query: str) -> str:
     as it is: TiCDC writes keywords in capitals, names in backquotes, no text in double quotes, and of comments those that TiDB reads."""
     if "\\" not in query or _KEYWORDS_AND_NAME.match(query) is None:
         return query
-    results = list(tokens(query, backslashes=False))
-    if any(token.kind == "invalid" or token.text.startswith('"') or _COMMENT_OF_AN_AUTHOR.search(token.gap) for token in results):
+    in_query = list(tokens(query, backslashes=False))
+    if any(token.kind == "invalid" or token.text.startswith('"') or _COMMENT_OF_AN_AUTHOR.search(token.gap) for token in in_query):
         return query
-    return "".join(token.gap + (_escaped(token.text) if token.kind == "string" else token.text) for token in results)
+    return "".join(token.gap + (_escaped(token.text) if token.kind == "string" else token.text) for token in in_query)
 
 
 def _escaped(string: str) -> str:

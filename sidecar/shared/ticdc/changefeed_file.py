@@ -42,13 +42,13 @@ _HINT = "take it out of the file that config= names"
 class ChangefeedFile:
     """`dispatchers` as `Router.of` takes them. `protocol`: empty where the file has none. `parameters`: of [sink.kafka-config] and its
     codec-config, by the names that they have in a sink URI, which wins over them, and what of [sink] shapes a message; passwords are among
-    them. `reported`: what an operator should know."""
+    them. `warnings`: what an operator should know."""
 
     dispatchers: tuple[Mapping[str, Any], ...] = ()
     case_sensitive: bool = False
     protocol: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
-    reported: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def rules_of(config_text: str) -> ChangefeedFile:
@@ -66,15 +66,15 @@ def rules_of(config_text: str) -> ChangefeedFile:
         raise ConfigError(
             "sink.dispatchers is no list of rules", hint='write it as dispatchers = [{matcher = ["shop.*"], partition = "ts"}]'
         )
-    reported = []
+    warnings = []
     if config.get("filter"):
-        reported.append("filter has no effect here: the log holds what the changefeed that it was made of let through")
+        warnings.append("filter has no effect here: the log holds what the changefeed that it was made of let through")
     return ChangefeedFile(
         dispatchers=tuple(dispatchers),
         case_sensitive=config.get("case-sensitive") is True,
         protocol=str(sink.get("protocol") or ""),
         parameters=dict(_parameters(kafka)) | {name: "true" for name in _SHAPES if sink.get(name) is True},
-        reported=tuple(reported),
+        warnings=tuple(warnings),
     )
 
 
@@ -82,10 +82,10 @@ def _config(text: str) -> dict[str, Any]:
     what = "the file that config= names is no changefeed's config"
     hint = "give the TOML file of `cdc cli changefeed create --config`, or the JSON of `cdc cli changefeed query`"
     try:
-        result = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        content = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{what}: {type(error).__name__}{_place(error)}", hint=hint) from error
-    named = _kebab(result)
+    named = _kebab(content)
     config = named["config"] if isinstance(named.get("config"), dict) else named
     return dict(config)
 
@@ -96,10 +96,10 @@ def _place(error: Exception) -> str:
     return f" in line {lines}" if lines else ""
 
 
-def _kebab(result: Any) -> Any:
-    if isinstance(result, dict):
-        return {str(name).replace("_", "-"): _kebab(value) for name, value in result.items()}
-    return [_kebab(one) for one in result] if isinstance(result, list) else result
+def _kebab(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {str(name).replace("_", "-"): _kebab(value) for name, value in content.items()}
+    return [_kebab(one) for one in content] if isinstance(content, list) else content
 
 
 def _section(of: Mapping[str, Any], name: str, setting: str) -> dict[str, Any]:

@@ -175,9 +175,9 @@ def of_binlog(name: str, *, filter: dict[str, Any], case_sensitive: bool, start_
 
 
 def _filter(config: _Config) -> FeedFilter:
-    result = config.filter or _Filter()
+    section = config.filter or _Filter()
     return FeedFilter(
-        rules=_texts(result.rules) or ("*.*",),
+        rules=_texts(section.rules) or ("*.*",),
         case_sensitive=config.case_sensitive is True,
         event_filters=tuple(
             EventFilter(
@@ -190,9 +190,9 @@ def _filter(config: _Config) -> FeedFilter:
                 ignore_delete_value_expr=one.ignore_delete_value_expr or "",
                 ignore_update_only_columns=_texts(one.ignore_update_only_columns),
             )
-            for one in result.event_filters or ()
+            for one in section.event_filters or ()
         ),
-        ignore_txn_start_ts=tuple(result.ignore_txn_start_ts or ()),
+        ignore_txn_start_ts=tuple(section.ignore_txn_start_ts or ()),
     )
 
 
@@ -236,12 +236,12 @@ class KafkaPlace(NamedTuple):
     topic: str
 
 
-def kafka_place(value: Changefeed) -> KafkaPlace:
+def kafka_place(changefeed: Changefeed) -> KafkaPlace:
     """Raises ConfigError for a sink that is not Kafka's, or has no host or topic."""
-    uri = value.sink
+    uri = changefeed.sink
     if uri.scheme not in KAFKA_SCHEMES or not uri.hosts or not uri.path:
         raise ConfigError(
-            f"the sink {masked(value.sink_uri)} of changefeed {value.name} has no Kafka broker and topic",
+            f"the sink {masked(changefeed.sink_uri)} of changefeed {changefeed.name} has no Kafka broker and topic",
             hint='set feed = "push" and push.form = "messages": TiCDC sends to the sidecar itself'
             if uri.scheme == PUSH_SCHEME
             else "attach to a changefeed with a sink URI kafka://host:9092/topic",
@@ -257,93 +257,93 @@ class CodecSettings(NamedTuple):
     compression: str
 
 
-def codec_settings(value: Changefeed) -> CodecSettings:
+def codec_settings(changefeed: Changefeed) -> CodecSettings:
     return CodecSettings(
-        value.protocol,
-        value.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"),
-        str(value.setting("sink", "kafka-config", "large-message-handle", "large-message-handle-compression") or ""),
+        changefeed.protocol,
+        changefeed.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"),
+        str(changefeed.setting("sink", "kafka-config", "large-message-handle", "large-message-handle-compression") or ""),
     )
 
 
-def codec_of(value: Changefeed) -> Codec:
+def codec_of(changefeed: Changefeed) -> Codec:
     """Raises FeedUnsuitable for a protocol or setting that cannot carry a dump."""
-    settings = codec_settings(value)
+    settings = codec_settings(changefeed)
     return codec_for(settings.protocol, tidb_extension=settings.tidb_extension, compression=settings.compression)
 
 
 _MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"})
 
 
-def client_settings(result: Changefeed) -> dict[str, str]:
+def client_settings(changefeed: Changefeed) -> dict[str, str]:
     """How TiCDC's own client reaches the brokers, as librdkafka settings; empty for a plain connection.
 
     Raises ConfigError for a mechanism that is unknown, or that librdkafka does not have (Kerberos with a password).
     """
-    sasl = _sasl(result)
+    sasl = _sasl(changefeed)
     files = {
-        "ssl.ca.location": _kafka(result, "ca"),
-        "ssl.certificate.location": _kafka(result, "cert"),
-        "ssl.key.location": _kafka(result, "key"),
+        "ssl.ca.location": _kafka(changefeed, "ca"),
+        "ssl.certificate.location": _kafka(changefeed, "cert"),
+        "ssl.key.location": _kafka(changefeed, "key"),
     }
-    tls = result.flag("sink", "kafka-config", "enable-tls") or all(files.values())
-    if tls and result.flag("sink", "kafka-config", "insecure-skip-verify"):
+    tls = changefeed.flag("sink", "kafka-config", "enable-tls") or all(files.values())
+    if tls and changefeed.flag("sink", "kafka-config", "insecure-skip-verify"):
         files |= {"enable.ssl.certificate.verification": "false", "ssl.endpoint.identification.algorithm": "none"}
     protocol = {(True, True): "SASL_SSL", (True, False): "SASL_PLAINTEXT", (False, True): "SSL"}.get((bool(sasl), tls), "")
     settings = {"security.protocol": protocol} | sasl | (files if tls else {})
     return {name: value for name, value in settings.items() if value}
 
 
-def _kafka(value: Changefeed, name: str) -> str:
-    return value.option("sink", "kafka-config", name)
+def _kafka(changefeed: Changefeed, name: str) -> str:
+    return changefeed.option("sink", "kafka-config", name)
 
 
-def _sasl(value: Changefeed) -> dict[str, str]:
-    mechanism = _kafka(value, "sasl-mechanism").upper()
+def _sasl(changefeed: Changefeed) -> dict[str, str]:
+    mechanism = _kafka(changefeed, "sasl-mechanism").upper()
     match mechanism:
         case "":
             return {}
         case "GSSAPI":
-            return _kerberos(value)
+            return _kerberos(changefeed)
         case "OAUTHBEARER":
-            return _oauth(value)
+            return _oauth(changefeed)
         case "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512":
-            user, password = _kafka(value, "sasl-user"), _kafka(value, "sasl-password")
+            user, password = _kafka(changefeed, "sasl-user"), _kafka(changefeed, "sasl-password")
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
         case _:
             raise ConfigError(
-                f"sasl-mechanism {mechanism} of changefeed {value.name} is none that TiCDC has",
+                f"sasl-mechanism {mechanism} of changefeed {changefeed.name} is none that TiCDC has",
                 hint=f"give one of {', '.join(sorted(_MECHANISMS))}, or set [kafka] client in the sidecar's settings",
             )
 
 
-def _kerberos(value: Changefeed) -> dict[str, str]:
-    if _kafka(value, "sasl-gssapi-auth-type").lower() != "keytab":
+def _kerberos(changefeed: Changefeed) -> dict[str, str]:
+    if _kafka(changefeed, "sasl-gssapi-auth-type").lower() != "keytab":
         raise ConfigError(
-            f"changefeed {value.name} reaches Kafka by Kerberos with a password, which librdkafka cannot do",
+            f"changefeed {changefeed.name} reaches Kafka by Kerberos with a password, which librdkafka cannot do",
             hint="set sasl.kerberos.keytab and sasl.kerberos.principal under [kafka] client in the sidecar's settings",
         )
-    user, realm = _kafka(value, "sasl-gssapi-user"), _kafka(value, "sasl-gssapi-realm")
+    user, realm = _kafka(changefeed, "sasl-gssapi-user"), _kafka(changefeed, "sasl-gssapi-realm")
     return {
         "sasl.mechanism": "GSSAPI",
-        "sasl.kerberos.service.name": _kafka(value, "sasl-gssapi-service-name"),
+        "sasl.kerberos.service.name": _kafka(changefeed, "sasl-gssapi-service-name"),
         "sasl.kerberos.principal": f"{user}@{realm}" if realm else user,
-        "sasl.kerberos.keytab": _kafka(value, "sasl-gssapi-keytab-path"),
+        "sasl.kerberos.keytab": _kafka(changefeed, "sasl-gssapi-keytab-path"),
     }
 
 
-def _oauth(result: Changefeed) -> dict[str, str]:
+def _oauth(changefeed: Changefeed) -> dict[str, str]:
     """The client secret is base64 in TiCDC's config; these settings are read from the config alone."""
     part = {
-        name: value if isinstance(value := result.setting("sink", "kafka-config", f"sasl-oauth-{name}"), str) else ""
+        name: value if isinstance(value := changefeed.setting("sink", "kafka-config", f"sasl-oauth-{name}"), str) else ""
         for name in ("client-id", "client-secret", "token-url", "audience")
     }
     try:
         secret = base64.b64decode(part["client-secret"], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"sasl-oauth-client-secret of changefeed {result.name} is not base64", hint="set sasl.oauthbearer.* under [kafka] client"
+            f"sasl-oauth-client-secret of changefeed {changefeed.name} is not base64", hint="set sasl.oauthbearer.* under [kafka] client"
         ) from error
-    scopes = result.setting("sink", "kafka-config", "sasl-oauth-scopes")
+    scopes = changefeed.setting("sink", "kafka-config", "sasl-oauth-scopes")
     return {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.method": "oidc",

@@ -11,7 +11,7 @@
   columns              the same of the columns that are named
   ts                   commit_ts
   all modulo the partitions of the topic. Letters of a dispatcher's name may be large; what is no dispatcher's name is by table, as TiCDC
-  takes it with a warning (`reported`). `dispatcher` is `partition`'s old name: TiCDC refuses both in one rule.
+  takes it with a warning (`warnings`). `dispatcher` is `partition`'s old name: TiCDC refuses both in one rule.
 - The value is the row's after the change, for a delete before it. TiCDC makes an update that changes a handle key's or a unique index's
   value a delete and an insert, so the old key's partition has the delete and the new key's the insert. An update that changes a named
   column alone stays one row, in the new value's partition: with `columns` and `ts` a row's changes may lie in several partitions.
@@ -91,7 +91,7 @@ def _version(release: str) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRule:
+class TopicPartitionRule:
     """`index`: of index-value, empty for the handle key. `columns`: of columns. Names are looked up without case."""
 
     kind: Kind = "table"
@@ -106,7 +106,7 @@ class Rule:
 
     matcher: tuple[str, ...]
     topic: str
-    partition: PartitionRule
+    partition: TopicPartitionRule
 
 
 class _Dispatcher(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
@@ -122,14 +122,14 @@ class _Dispatcher(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Picklable, and knows no table before the first call. `reported`: what an operator should know of its dispatchers."""
+    """Picklable, and knows no table before the first call. `warnings`: what an operator should know of its dispatchers."""
 
     rules: tuple[Rule, ...]
     default_topic: str
     protocol: str
     case_sensitive: bool = False
     hashing: Hashing = Hashing()
-    reported: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -144,9 +144,9 @@ class Router:
         """`dispatchers` as TiCDC's config has them, names in kebab-case. Raises ConfigError for what TiCDC refuses, and for tables that
         are sent under other names, which no consumer of the feed's own topic has seen."""
         hashing = hashing or Hashing()
-        reported: list[str] = []
-        rules = tuple(_rule(number, one, hashing, case_sensitive, reported) for number, one in enumerate(dispatchers, 1))
-        return cls(rules, default_topic, protocol, case_sensitive, hashing, tuple(reported))
+        warnings: list[str] = []
+        rules = tuple(_rule(number, one, hashing, case_sensitive, warnings) for number, one in enumerate(dispatchers, 1))
+        return cls(rules, default_topic, protocol, case_sensitive, hashing, tuple(warnings))
 
     def topic(self, table: TableName) -> str:
         """Of its rows."""
@@ -157,9 +157,9 @@ class Router:
         """Those that a resolved mark goes to while `tables` are replicated, to all partitions of each."""
         return frozenset({self.default_topic} | {self.topic(table) for table in tables})
 
-    def partition_rule(self, table: TableName) -> PartitionRule:
+    def partition_rule(self, table: TableName) -> TopicPartitionRule:
         rule = self._rule_of(table)
-        return rule.partition if rule else PartitionRule(hashing=self.hashing)
+        return rule.partition if rule else TopicPartitionRule(hashing=self.hashing)
 
     def ddl_topic(self, before: TableName) -> str:
         """`before`: the table's name before the DDL, of a new table its name. The default topic for a schema's DDL (no table)."""
@@ -180,7 +180,7 @@ def _matcher(rules: tuple[str, ...], case_sensitive: bool) -> TableRules:
     return TableRules.of(rules, case_sensitive=case_sensitive)
 
 
-def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensitive: bool, reported: list[str]) -> Rule:
+def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensitive: bool, warnings: list[str]) -> Rule:
     setting = f"sink.dispatchers number {number}"
     try:
         dispatcher = msgspec.convert(mapping, _Dispatcher)
@@ -204,22 +204,22 @@ def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensit
         _matcher(matcher, case_sensitive)
     except RefusedRequest as error:
         raise ConfigError(f"{setting}, matcher: {error.message}", hint=error.hint) from error
-    return Rule(matcher, topic, _partition_rule(setting, dispatcher, hashing, reported))
+    return Rule(matcher, topic, _partition_rule(setting, dispatcher, hashing, warnings))
 
 
-def _partition_rule(setting: str, value: _Dispatcher, hashing: Hashing, reported: list[str]) -> PartitionRule:
-    written = value.partition or value.dispatcher or ""
+def _partition_rule(setting: str, dispatcher: _Dispatcher, hashing: Hashing, warnings: list[str]) -> TopicPartitionRule:
+    written = dispatcher.partition or dispatcher.dispatcher or ""
     kind = _KINDS.get(written.lower())
     if kind is None:
-        reported.append(f"{setting}: {written!r} is no dispatcher that TiCDC has, and it takes it for default: rows go by table")
-    index, columns = (value.index or "") if kind == "index-value" else "", tuple(value.columns or ()) if kind == "columns" else ()
-    if value.index and not index:
-        reported.append(f"{setting}: index {value.index!r} is of index-value only, and nothing here")
-    if value.columns and not columns:
-        reported.append(f"{setting}: columns are of the columns dispatcher only, and nothing here")
+        warnings.append(f"{setting}: {written!r} is no dispatcher that TiCDC has, and it takes it for default: rows go by table")
+    index, columns = (dispatcher.index or "") if kind == "index-value" else "", tuple(dispatcher.columns or ()) if kind == "columns" else ()
+    if dispatcher.index and not index:
+        warnings.append(f"{setting}: index {dispatcher.index!r} is of index-value only, and nothing here")
+    if dispatcher.columns and not columns:
+        warnings.append(f"{setting}: columns are of the columns dispatcher only, and nothing here")
     if (index or columns) and not hashing.named:
         raise ConfigError(
             f"{setting} names {'an index' if index else 'columns'}, whose values the new architecture of v9.0.0-beta.2 does not find",
             hint="use index-value without an index, or say which release of TiCDC rows are to be put as",
         )
-    return PartitionRule(kind or "table", index, columns, hashing)
+    return TopicPartitionRule(kind or "table", index, columns, hashing)

@@ -65,15 +65,15 @@ class _Rule:
     event_filter: EventFilter
 
     def exprs(self, event: RowEvent) -> list[ValueExpr]:
-        result = self.event_filter
+        of_filter = self.event_filter
         match event:
             case RowEvent.INSERT:
-                every = [("ignore-insert-value-expr", result.ignore_insert_value_expr, False)]
+                every = [("ignore-insert-value-expr", of_filter.ignore_insert_value_expr, False)]
             case RowEvent.UPDATE:
-                every = [("ignore-update-old-value-expr", result.ignore_update_old_value_expr, True)]
-                every.append(("ignore-update-new-value-expr", result.ignore_update_new_value_expr, False))
+                every = [("ignore-update-old-value-expr", of_filter.ignore_update_old_value_expr, True)]
+                every.append(("ignore-update-new-value-expr", of_filter.ignore_update_new_value_expr, False))
             case RowEvent.DELETE:
-                every = [("ignore-delete-value-expr", result.ignore_delete_value_expr, True)]
+                every = [("ignore-delete-value-expr", of_filter.ignore_delete_value_expr, True)]
             case _:
                 assert_never(event)
         return [ValueExpr(f"{self.name}, {setting}", text, old) for setting, text, old in every if text]
@@ -91,18 +91,19 @@ class FilterRules:
         """Raises FeedUnsuitable for a rule, an event type or a regex that is not understood."""
         sensitive = changefeed.filter.case_sensitive
         rules = []
-        for number, result in enumerate(changefeed.filter.event_filters, 1):
+        for number, event_filter in enumerate(changefeed.filter.event_filters, 1):
             name = f"filter.event-filters number {number}"
-            unknown = sorted(set(result.ignore_event) - KNOWN_EVENTS)
+            unknown = sorted(set(event_filter.ignore_event) - KNOWN_EVENTS)
             if unknown:
                 hint = f"take it out of ignore-event; known are {', '.join(sorted(KNOWN_EVENTS))}"
                 raise FeedUnsuitable(f"{name} ignores {unknown[0]!r}, which is no type of event that TiCDC has", hint=hint)
-            types = compiled(f"{name}, matcher", result.matcher, case_sensitive=sensitive or not changefeed.new_architecture)
-            values = compiled(f"{name}, matcher", result.matcher, case_sensitive=True)
-            ignored = frozenset(ALIASES.get(event, event) for event in result.ignore_event)
-            rule = _Rule(name, types, values, ignored, result)
+            types = compiled(f"{name}, matcher", event_filter.matcher, case_sensitive=sensitive or not changefeed.new_architecture)
+            values = compiled(f"{name}, matcher", event_filter.matcher, case_sensitive=True)
+            ignored = frozenset(ALIASES.get(event, event) for event in event_filter.ignore_event)
+            rule = _Rule(name, types, values, ignored, event_filter)
             if ignored:
-                sql_rules(name, result.ignore_sql)  # with a regex that is none TiCDC continues as if ignore-event were not there either
+                # with a regex that is none TiCDC continues as if ignore-event were not there either
+                sql_rules(name, event_filter.ignore_sql)
             rules.append(rule)
         return cls(compiled("filter.rules", changefeed.filter.rules or ("*.*",), case_sensitive=sensitive), tuple(rules))
 

@@ -37,9 +37,9 @@ class FilterExpression:
     @classmethod
     def of(cls, text: str, schema: TableSchema) -> FilterExpression:
         """Raises NotAnExpression."""
-        results = list(tokens(text))
+        in_text = list(tokens(text))
         deep = 0
-        for token in results:
+        for token in in_text:
             if comment := token.comment_before():
                 at = token.at - len(token.gap) + token.gap.index(comment) + 1
                 raise NotAnExpression(f"has {comment!r} at character {at}, which an expression may not use")
@@ -53,9 +53,9 @@ class FilterExpression:
             deep += {"(": 1, ")": -1}.get(token.text, 0)
             if deep < 0:
                 raise NotAnExpression(f"closes a parenthesis at character {token.at + 1} that it did not open")
-        if deep or len(results) == 1:
+        if deep or len(in_text) == 1:
             raise NotAnExpression("leaves a parenthesis open" if deep else "is empty")
-        return cls(schema, results)
+        return cls(schema, in_text)
 
     def columns(self) -> dict[int, Column]:
         """The tokens that name a column of the table. Raises NotAnExpression for one that is qualified by anything but its table."""

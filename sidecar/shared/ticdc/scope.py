@@ -40,8 +40,8 @@ class LiveScope:
 
     def through(self, table: TableName) -> tuple[bool, str]:
         """Whether existing rows of `table` may be dumped, and the predicate of those that may, or why not."""
-        result = self._through.get(table)
-        match result:
+        known = self._through.get(table)
+        match known:
             case Through(predicate):
                 return True, predicate or ""
             case LeftOut(reason):

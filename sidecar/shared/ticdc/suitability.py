@@ -215,10 +215,10 @@ def _of_selectors(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
         if tables is None and columns != ("*",):
             yield Problem(setting, "rows in the feed lack columns that the dump's rows have", hint)
     for name, schema in (tables or {}).items():
-        result = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
-        if result is None or result[2] == ("*",):
+        match = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
+        if match is None or match[2] == ("*",):
             continue
-        setting, kept, _ = result
+        setting, kept, _ = match
         lost = [one.name for one in schema.columns if not kept.matches(TableName("column", one.name))] if schema else ["columns"]
         if lost:
             key = ", some of its key" if schema and not set(lost).isdisjoint(schema.key) else ""

@@ -66,14 +66,14 @@ class TableRules:
         """`program_bytes_max` 0: RE2's own. Raises RefusedRequest for a rule that is not one: with the rule, the column and what was
         expected there."""
         how = _How(not case_sensitive, program_bytes_max)
-        compiled = [result for rule in rules if (result := _compiled(rule, how)) is not None]
+        compiled = [rule_program for rule in rules if (rule_program := _compiled(rule, how)) is not None]
         plain = {rule.name: at for at, rule in enumerate(compiled) if rule.name is not None}
         patterns = tuple(at for at, rule in enumerate(compiled) if rule.name is None)
         return cls(tuple(compiled), case_sensitive, plain, patterns)
 
     def matches(self, table: TableName) -> bool:
-        result = self.compared(table)
-        return result is not None and self.lets_in(result)
+        rule = self.compared(table)
+        return rule is not None and self.lets_in(rule)
 
     def lets_in(self, compared: TableName) -> bool:
         """`compared`: as `compared` gives it."""
@@ -167,18 +167,18 @@ def matching(rules: Iterable[str], tables: Iterable[TableName], *, case_sensitiv
 def schemas_named(rules: Iterable[str]) -> dict[str, list[str]]:
     """Which schemas the rules let in, as they are written, each with its rules; the empty name: a rule that may match several. Raises
     RefusedRequest for a rule that is not one."""
-    result: dict[str, list[str]] = {}
+    by_schema: dict[str, list[str]] = {}
     for rule in TableRules.of(rules, case_sensitive=True).rules:
         if rule.lets_in:
-            result.setdefault(str(rule.schema) if isinstance(rule.schema, _Exactly) else "", []).append(rule.text)
-    return result
+            by_schema.setdefault(str(rule.schema) if isinstance(rule.schema, _Exactly) else "", []).append(rule.text)
+    return by_schema
 
 
 def split_rules(text: str) -> list[str]:
     r"""The rules of a text, without empty ones. Commas and line ends split, but no comma in a comment, quotes, a regex, [..] or after \."""
     regex_quoted_set = r'/(?:\\.|[^/\\\n])+/|"(?:""|[^"\n])+"|`(?:``|[^`\n])+`|\[(?:\\.|[^\\\]\n])+\]'
-    results = re.findall(rf"[ \t]*#[^\n]*|(?:{regex_quoted_set}|\\.|[^,\n])+", text)
-    return [rule for piece in results if (rule := piece.strip(" \t\r"))]
+    pieces = re.findall(rf"[ \t]*#[^\n]*|(?:{regex_quoted_set}|\\.|[^,\n])+", text)
+    return [rule for piece in pieces if (rule := piece.strip(" \t\r"))]
 
 
 class _Exactly(str):
@@ -232,10 +232,10 @@ def _compiled(text: str, how: _How) -> _Rule | None:
     lets_in = not cursor.take("!")
     schema = _pattern(cursor, how)
     if not cursor.take("."):
-        raise cursor.expected("'.' between the schema's pattern and the table's")
+        raise cursor.expected_error("'.' between the schema's pattern and the table's")
     table = _pattern(cursor, how)
     if cursor.left():
-        raise cursor.expected("the end of the rule")
+        raise cursor.expected_error("the end of the rule")
     plain = isinstance(schema, _Exactly) and isinstance(table, _Exactly)
     return _Rule(rule, lets_in, schema, table, TableName(str(schema), str(table)) if plain else None)
 
@@ -271,13 +271,13 @@ class _Cursor:
     def refused(self, problem: str, *, at: int | None = None, hint: str = _HINT) -> RefusedRequest:
         return RefusedRequest(f"table rule {self.rule}, column {(self.at if at is None else at) + 1}: {problem}", hint=hint)
 
-    def expected(self, what: str, *, hint: str = _HINT) -> RefusedRequest:
+    def expected_error(self, what: str, *, hint: str = _HINT) -> RefusedRequest:
         return self.refused(f"expected {what}, got {repr(self.rule[self.at]) if self.left() else 'the end'}", hint=hint)
 
 
 def _pattern(cursor: _Cursor, how: _How) -> Pattern:
     if not cursor.left() or cursor.sees("."):
-        raise cursor.expected("a pattern")
+        raise cursor.expected_error("a pattern")
     if cursor.sees("/"):
         return _regex(cursor, how)
     if cursor.sees('"') or cursor.sees("`"):
@@ -331,9 +331,9 @@ def _wild_set(cursor: _Cursor) -> str:
 def _wild_letter(cursor: _Cursor) -> str:
     if cursor.take("\\"):
         if not cursor.left() or cursor.rule[cursor.at] in _ALNUM:
-            raise cursor.expected("neither a letter nor a digit nor the end after \\")
+            raise cursor.expected_error("neither a letter nor a digit nor the end after \\")
     elif cursor.rule[cursor.at].isascii() and cursor.rule[cursor.at] not in _ALNUM | {"$", "_"}:
-        raise cursor.expected("a letter, a digit, $, _, *, ?, a [set] or a \\ before it")
+        raise cursor.expected_error("a letter, a digit, $, _, *, ?, a [set] or a \\ before it")
     return cursor.char()
 
 

@@ -52,7 +52,7 @@ class _Literal(NamedTuple):
     text: str
 
 
-class Columns(NamedTuple):
+class ExprColumns(NamedTuple):
     """What an expression may look at. `usable`: the columns whose place TiCDC finds too: those before the first virtual one.
     `collations`: of text columns."""
 
@@ -66,36 +66,36 @@ def check_form(expr: ValueExpr) -> None:
     _Parser(expr, None).whole()
 
 
-def compiled_test(expr: ValueExpr, columns: Columns) -> Test:
+def compiled_test(expr: ValueExpr, columns: ExprColumns) -> Test:
     """Raises FeedUnsuitable for what cannot be evaluated exactly."""
     return _Parser(expr, columns).whole()
 
 
 class _Parser:
-    def __init__(self, expr: ValueExpr, columns: Columns | None) -> None:
+    def __init__(self, expr: ValueExpr, columns: ExprColumns | None) -> None:
         self._expr, self._columns = expr, columns
         self._tokens = self._read(expr.text)
         self._next = 0
         self._depth = 0
 
     def whole(self) -> Test:
-        result = self._or()
+        test = self._or()
         if self._tokens[self._next].kind != "end":
             raise self._refused("its end, AND or OR")
-        return result
+        return test
 
     # ---- tokens ---------------------------------------------------------------------------------------------------------
 
     def _read(self, text: str) -> list[SqlToken]:
         """Without what a sql-mode or a server's version gives its meaning."""
-        results = list(tokens(text))
-        for token in results:
+        in_text = list(tokens(text))
+        for token in in_text:
             by_mode = token.kind == "string" and (token.text.startswith('"') or "\\" in token.text)
             other = token.kind in ("variable", "invalid") or (token.kind == "number" and not _NUMBER.fullmatch(token.text))
             if by_mode or other or token.comment_before():
                 at = token.at - len(token.gap.lstrip())
                 raise self._failed(f"has {text[at:].strip()[:10]!r} at character {at + 1}, which is no part of a value expression")
-        return results
+        return in_text
 
     def _take(self, *texts: str) -> str | None:
         """The next token if it is one of these words or signs."""
@@ -109,10 +109,10 @@ class _Parser:
         if self._take(text) is None:
             raise self._refused(text)
 
-    def _refused(self, expected: str) -> FeedUnsuitable:
+    def _refused(self, what: str) -> FeedUnsuitable:
         token = self._tokens[self._next]
         where = "ends" if token.kind == "end" else f"continues with {token.text!r} at character {token.at + 1},"
-        return self._failed(f"{where} where {expected} was expected")
+        return self._failed(f"{where} where {what} was expected")
 
     def _failed(self, what: str) -> FeedUnsuitable:
         of = f" of {self._columns.schema.name}" if self._columns else ""
@@ -143,13 +143,13 @@ class _Parser:
     def _not(self) -> Test:
         negated = self._take("NOT") is not None
         if self._take("("):
-            result = self._or()
+            test = self._or()
             self._expect(")")
         elif negated:
             raise self._refused("( behind NOT")  # without, a sql-mode decides what NOT is of
         else:
             return self._test()
-        return _negated(result) if negated else result
+        return _negated(test) if negated else test
 
     def _test(self) -> Test:
         if (literal := self._literal()) is not None:
@@ -162,17 +162,17 @@ class _Parser:
             return self._null(column, is_null=is_null)
         negated = self._take("NOT") is not None
         if self._take("IN"):
-            result = self._in(column)
+            test = self._in(column)
         elif self._take("BETWEEN"):
             low = self._compare(">=", column, self._some_literal())
             self._expect("AND")
             bounds = [low, self._compare("<=", column, self._some_literal())]
-            result = lambda row: _all(bounds, row)  # noqa: E731  # a test like the others
+            test = lambda row: _all(bounds, row)  # noqa: E731  # a test like the others
         elif negated:
             raise self._refused("IN or BETWEEN")
         else:
             return self._compare(self._sign(), column, self._some_literal())
-        return _negated(result) if negated else result
+        return _negated(test) if negated else test
 
     def _in(self, column: str) -> Test:
         self._expect("(")
@@ -291,18 +291,18 @@ def _unknown(_: Row) -> bool | None:
 
 
 def _any(tests: Sequence[Test], row: Row) -> bool | None:
-    results = [test(row) for test in tests]
-    return True if True in results else None if None in results else False
+    answers = [test(row) for test in tests]
+    return True if True in answers else None if None in answers else False
 
 
 def _all(tests: Sequence[Test], row: Row) -> bool | None:
-    results = [test(row) for test in tests]
-    return False if False in results else None if None in results else True
+    answers = [test(row) for test in tests]
+    return False if False in answers else None if None in answers else True
 
 
 def _negated(test: Test) -> Test:
     def negated(row: Row) -> bool | None:
-        result = test(row)
-        return None if result is None else not result
+        answer = test(row)
+        return None if answer is None else not answer
 
     return negated

@@ -56,20 +56,20 @@ class KvCalls:
 
     def by_region(self, keys: Iterable[bytes]) -> Sequence[tuple[Region, list[bytes]]]:
         """Each key once, with those of its region; the first key's region first."""
-        results: list[tuple[Region, list[bytes]]] = []
+        groups: list[tuple[Region, list[bytes]]] = []
         for key in dict.fromkeys(keys):
-            mine = next((group for region, group in results if holds(region, key)), None)
+            mine = next((group for region, group in groups if holds(region, key)), None)
             if mine is not None:
                 mine.append(key)
             else:
-                results.append((self._region(key), [key]))
-        return results
+                groups.append((self._region(key), [key]))
+        return groups
 
     def scan_locks(self, region: Region, within: KeyRange, *, max_ts: int) -> Sequence[Any]:
         """At most LOCKS_MAX, in the order of their keys, of transactions that began at `max_ts` or before. One alone where it stands in
         memory yet, as of an async commit that is being prewritten."""
         request = kvrpcpb_pb2.ScanLockRequest(max_version=max_ts, start_key=within.start, end_key=within.end, limit=LOCKS_MAX)
-        answer = self._ask(region, "KvScanLock", request, within.start, expected="locked")
+        answer = self._ask(region, "KvScanLock", request, within.start, answering_error="locked")
         return [answer.error.locked] if answer.HasField("error") else list(answer.locks)
 
     def rows(self, region: Region, within: KeyRange, *, read_ts: CommitTs, limit: int, reverse: bool = False) -> Any:
@@ -79,7 +79,7 @@ class KvCalls:
         request = kvrpcpb_pb2.ScanRequest(start_key=start, end_key=end, limit=limit, version=read_ts, reverse=reverse)
         request.context.not_fill_cache = True
         request.context.priority = kvrpcpb_pb2.Low
-        return self._ask(region, "KvScan", request, within.start, expected="locked")
+        return self._ask(region, "KvScan", request, within.start, answering_error="locked")
 
     def transaction(self, lock: Any, now_ts: CommitTs, *, rolls_back_if_gone: bool = False, as_sync: bool = False) -> Any:
         """CheckTxnStatusResponse about `lock`'s transaction. TiKV rolls back one whose TTL is over, but no async commit unless
@@ -93,8 +93,8 @@ class KvCalls:
             force_sync_commit=as_sync,
             verify_is_primary=True,
         )
-        expected = "" if rolls_back_if_gone else "txn_not_found"
-        answer = self._ask(self._region(lock.primary_lock), "KvCheckTxnStatus", request, lock.primary_lock, expected=expected)
+        answering_error = "" if rolls_back_if_gone else "txn_not_found"
+        answer = self._ask(self._region(lock.primary_lock), "KvCheckTxnStatus", request, lock.primary_lock, answering_error=answering_error)
         return None if answer.HasField("error") else answer
 
     def secondaries(self, region: Region, keys: Sequence[bytes], start_ts: int) -> Any:
@@ -121,8 +121,8 @@ class KvCalls:
     def _region(self, key: bytes) -> Region:
         return self.parts(KeyRange(key, key + b"\0"))[0][1]
 
-    def _ask(self, region: Region, name: str, request: Any, key: bytes, *, expected: str = "") -> Any:
-        """`expected`: the KeyError that is an answer."""
+    def _ask(self, region: Region, name: str, request: Any, key: bytes, *, answering_error: str = "") -> Any:
+        """`answering_error`: the KeyError that is an answer."""
         assert region.leader_store is not None
         store = self._stores.get(region.leader_store) or self._pd.store(region.leader_store)
         if store is None:
@@ -150,7 +150,7 @@ class KvCalls:
             raise FeedLost(f"{where} cannot: {_text(answer.region_error)}", hint=_SEE_STORES)
         if isinstance(answer.error, str):
             said = answer.error
-        elif not answer.HasField("error") or (expected and answer.error.HasField(expected)):
+        elif not answer.HasField("error") or (answering_error and answer.error.HasField(answering_error)):
             return answer
         else:
             said = _text(answer.error)

@@ -124,20 +124,20 @@ class LockResolver:
     def _fate_of_async(self, lock: Any, primary: Any) -> LockFate | None:
         """None: it has fallen back to a commit in two phases."""
         commit_ts, is_ended, keys = primary.min_commit_ts, False, [lock.primary_lock]
-        for region, requested in self._calls.by_region(primary.secondaries):
-            reported = self._calls.secondaries(region, requested, lock.lock_version)
-            if len(reported.locks) < len(requested):
-                if (is_ended and reported.commit_ts != commit_ts) or 0 < reported.commit_ts < commit_ts:
-                    _refuse(lock, f"committed at {reported.commit_ts} and at {commit_ts} (0: rolled back)")
-                commit_ts, is_ended = reported.commit_ts, True
+        for region, region_keys in self._calls.by_region(primary.secondaries):
+            answer = self._calls.secondaries(region, region_keys, lock.lock_version)
+            if len(answer.locks) < len(region_keys):
+                if (is_ended and answer.commit_ts != commit_ts) or 0 < answer.commit_ts < commit_ts:
+                    _refuse(lock, f"committed at {answer.commit_ts} and at {commit_ts} (0: rolled back)")
+                commit_ts, is_ended = answer.commit_ts, True
                 continue
-            if any(it.lock_version != lock.lock_version for it in reported.locks):
-                _refuse(lock, f"said to have locks of others: {sorted({it.lock_version for it in reported.locks})}")
-            if not all(it.use_async_commit for it in reported.locks):
+            if any(it.lock_version != lock.lock_version for it in answer.locks):
+                _refuse(lock, f"said to have locks of others: {sorted({it.lock_version for it in answer.locks})}")
+            if not all(it.use_async_commit for it in answer.locks):
                 return None
-            keys += [it.key for it in reported.locks]
+            keys += [it.key for it in answer.locks]
             if not is_ended:
-                commit_ts = max(commit_ts, *(it.min_commit_ts for it in reported.locks))
+                commit_ts = max(commit_ts, *(it.min_commit_ts for it in answer.locks))
         if not commit_ts and not is_ended:
             _refuse(lock, "an async commit without a min_commit_ts")
         return _fate(lock, commit_ts, keys)

@@ -75,9 +75,9 @@ class PdClient:
         at, end_encoded = encoded(start), encoded(end)
         while at < end_encoded and (at_most is None or len(regions) < at_most):
             limit = SCAN_REGIONS_MAX if at_most is None else min(SCAN_REGIONS_MAX, at_most - len(regions))
-            reported = self._scan(at, end_encoded, limit)
-            regions += reported
-            if len(reported) < limit or not reported[-1].end:
+            page = self._scan(at, end_encoded, limit)
+            regions += page
+            if len(page) < limit or not page[-1].end:
                 break
             at = regions[-1].end
         return regions
@@ -149,7 +149,7 @@ class PdClient:
         raise FeedLost(f"PD's leader does not answer: {why}", hint=self._see_pd)
 
     def _find_leader(self) -> str:
-        reported: list[str] = []
+        reasons: list[str] = []
         for endpoint in self.endpoints:
             try:
                 request = pdpb_pb2.GetMembersRequest()
@@ -157,15 +157,15 @@ class PdClient:
             except grpc.RpcError as error:
                 if refused := refusal(error, f"PD {endpoint}"):
                     raise refused from error
-                reported.append(f"{endpoint}: {status_text(error)}")
+                reasons.append(f"{endpoint}: {status_text(error)}")
                 self._leave(endpoint)
                 continue
             self._check_cluster(endpoint, answer.header.cluster_id)
             if answer.leader.client_urls:
                 self._leader = str(answer.leader.client_urls[0]).partition("://")[2] or str(answer.leader.client_urls[0])
                 return self._leader
-            reported.append(f"{endpoint}: knows no leader")
-        raise FeedLost(f"PD has no leader that we can reach: {'; '.join(reported)}", hint=self._see_pd)
+            reasons.append(f"{endpoint}: knows no leader")
+        raise FeedLost(f"PD has no leader that we can reach: {'; '.join(reasons)}", hint=self._see_pd)
 
     def _check_cluster(self, address: str, cluster_id: int) -> None:
         if self._cluster_id is None:

@@ -52,7 +52,7 @@ from sidecar.shared.rowcodec.kv_datum import DECIMAL, NIL, ROW_FLAGS, VARINT, re
 from sidecar.shared.rowcodec.kv_error import Broken
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
 from sidecar.shared.rowcodec.kv_table import KvColumn, KvTable
-from spark_merge.codecs.decode.binlog_walk import Pairs, Runs, datum_ends, signed, varints, walk
+from spark_merge.codecs.decode.binlog_walk import ByteRuns, PairTable, datum_ends, signed, varints, walk
 from spark_merge.codecs.images import NO_IMAGE, Images
 
 _SIGNED = ("int", "year", "time")
@@ -146,8 +146,8 @@ def _places(table: KvTable, data: Bytes, grid: _Grid, numbers: Numbers) -> _Plac
     image, splits = numbers[is_run], np.repeat(grid.split[:, None], 2, axis=1)[is_run]
     has_handle, bad = grid.has_handle[is_run], slow[numbers[is_run]]
     starts, stops = grid.starts[is_run], grid.stops[is_run]
-    of_key, starts = _handles(table, data, Runs(starts, stops), has_handle, bad)
-    pairs = walk(data, Runs(starts, stops), bad)
+    of_key, starts = _handles(table, data, ByteRuns(starts, stops), has_handle, bad)
+    pairs = walk(data, ByteRuns(starts, stops), bad)
     of_image, bad = _images_of_pairs(pairs, image, splits, bad)
     slow[image[bad]] = True
     slow[image[bad & splits] + 1] = True
@@ -165,7 +165,7 @@ def _places(table: KvTable, data: Bytes, grid: _Grid, numbers: Numbers) -> _Plac
     return places
 
 
-def _images_of_pairs(pairs: Pairs, image: Numbers, splits: Mask, bad: Mask) -> tuple[Numbers, Mask]:
+def _images_of_pairs(pairs: PairTable, image: Numbers, splits: Mask, bad: Mask) -> tuple[Numbers, Mask]:
     """The image of each pair. The second half of an update's pairs is its new row's, of the same columns."""
     of_image = image[pairs.run]
     half = pairs.counts // 2
@@ -177,7 +177,7 @@ def _images_of_pairs(pairs: Pairs, image: Numbers, splits: Mask, bad: Mask) -> t
     return of_image + is_new, bad
 
 
-def _refuse_ids(pairs: Pairs, of_image: Numbers, slow: Mask) -> None:
+def _refuse_ids(pairs: PairTable, of_image: Numbers, slow: Mask) -> None:
     """Adds images to `slow` that may have an id twice or one that no column has. Ids mostly rise, up to a last -1."""
     slow[of_image[((pairs.id < 1) & (pairs.id != ROWID_ID)) | (pairs.id > _ID_MAX)]] = True
     follows = np.append(of_image[1:] == of_image[:-1], np.zeros(min(len(of_image), 1), np.bool_))  # another pair of the image
@@ -185,11 +185,11 @@ def _refuse_ids(pairs: Pairs, of_image: Numbers, slow: Mask) -> None:
     doubtful = np.flatnonzero(np.isin(of_image, np.unique(of_image[odd])))
     if len(doubtful):
         both = of_image[doubtful] << 32 | (np.clip(pairs.id[doubtful], ROWID_ID, _ID_MAX) - ROWID_ID)
-        result, counts = np.unique(both, return_counts=True)
-        slow[result[counts > 1] >> 32] = True
+        distinct, counts = np.unique(both, return_counts=True)
+        slow[distinct[counts > 1] >> 32] = True
 
 
-def _refuse_decimals(pairs: Pairs, of_image: Numbers, columns: Numbers, data: Bytes, slow: Mask) -> None:
+def _refuse_decimals(pairs: PairTable, of_image: Numbers, columns: Numbers, data: Bytes, slow: Mask) -> None:
     """Adds images to `slow` that have a broken decimal of a column that the table does not have: virtual ones, or amid a DDL."""
     for number in np.flatnonzero((columns < 0) & (data[pairs.at] == DECIMAL)).tolist():
         try:
@@ -201,7 +201,7 @@ def _refuse_decimals(pairs: Pairs, of_image: Numbers, columns: Numbers, data: By
 # ---- handles --------------------------------------------------------------------------------------------------------
 
 
-def _handles(table: KvTable, data: Bytes, runs: Runs, has_handle: Mask, bad: Mask) -> tuple[dict[int, pa.Array], Numbers]:
+def _handles(table: KvTable, data: Bytes, runs: ByteRuns, has_handle: Mask, bad: Mask) -> tuple[dict[int, pa.Array], Numbers]:
     """Texts of the columns that the handle holds, for runs with one, and where the pairs begin. Adds to `bad`."""
     starts, texts = runs.starts.copy(), dict[int, pa.Array]()
     numbers = np.flatnonzero(has_handle)
@@ -219,14 +219,14 @@ def _handles(table: KvTable, data: Bytes, runs: Runs, has_handle: Mask, bad: Mas
             wrong |= unread
         at = np.where(wrong, 0, ends)
     if not columns:
-        result, sizes = varints(data, at + 1)
+        unsigned_handles, sizes = varints(data, at + 1)
         wrong |= (data[at] != VARINT) | (sizes == 0) | (at + 1 + sizes >= stops)
         if table.int_handle is not None:
             column = table.columns[table.int_handle]
-            handles = signed(result)
-            reported = texts_of_numbers(column, handles.view(np.uint64) if column.unsigned else handles)
-            texts[table.int_handle] = reported.texts
-            wrong |= reported.bad
+            handles = signed(unsigned_handles)
+            handle_texts = texts_of_numbers(column, handles.view(np.uint64) if column.unsigned else handles)
+            texts[table.int_handle] = handle_texts.texts
+            wrong |= handle_texts.bad
         at = at + 1 + sizes
     bad[numbers[wrong]] = True
     starts[numbers] = np.where(wrong, starts[numbers], at)
@@ -249,12 +249,12 @@ def _column(table: KvTable, number: int, data: Bytes, places: _Places) -> pa.Arr
     column, at = table.columns[number], places.at[number]
     present = at >= 0
     images = np.flatnonzero(present)
-    result = _texts_of_datums(column, data, at[images], places.ends[number][images])
-    places.slow[images[result.bad]] = True
+    texts_of_images = _texts_of_datums(column, data, at[images], places.ends[number][images])
+    places.slow[images[texts_of_images.bad]] = True
     if len(images) == len(at):
         places.slow[places.has_handle] |= number in places.of_key
-        return result.texts
-    texts, absent = spread(result.texts, present), at == ABSENT
+        return texts_of_images.texts
+    texts, absent = spread(texts_of_images.texts, present), at == ABSENT
     if column.successor is not None:
         places.slow[absent] = True
     if number in places.of_key:
@@ -298,8 +298,8 @@ def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, decoded_binlog_ro
     where, rows = numbers.ravel(), [row for pair in decoded_binlog_rows for row in pair]
     mask = np.zeros(len(columns[0]) if columns else 0, np.bool_)
     mask[where[where != NO_IMAGE]] = True
-    reported = [row for row, number in zip(rows, where.tolist(), strict=True) if number != NO_IMAGE and row is not None]
+    slow_rows = [row for row, number in zip(rows, where.tolist(), strict=True) if number != NO_IMAGE and row is not None]
     return [
         pc.replace_with_mask(column, pa.array(mask), pa.array(texts, pa.string()))
-        for column, texts in zip(columns, zip(*reported, strict=True), strict=True)
+        for column, texts in zip(columns, zip(*slow_rows, strict=True), strict=True)
     ]

@@ -34,14 +34,14 @@ _FIXED = _sizes()
 """Bytes behind the flag; -1 where they tell their size themselves, or the flag is none of a row's."""
 
 
-class Runs(NamedTuple):
+class ByteRuns(NamedTuple):
     """Pairs, or handles and pairs: run r is `data[starts[r]:stops[r]]`."""
 
     starts: Numbers
     stops: Numbers
 
 
-class Pairs(NamedTuple):
+class PairTable(NamedTuple):
     """Pairs of all runs, ordered by run and then as they stand. `at` is a value's flag, `end` its end. `counts`: by run."""
 
     run: Numbers
@@ -106,8 +106,8 @@ def _varint_ends(data: Bytes, at: Numbers, stops: Numbers) -> Numbers:
 
 
 def _bytes_ends(data: Bytes, at: Numbers, stops: Numbers) -> Numbers:
-    result, sizes = varints(data, at)
-    lengths = signed(result)
+    numbers, sizes = varints(data, at)
+    lengths = signed(numbers)
     bad = (sizes == 0) | (lengths < 0) | (lengths > len(data))
     return np.where(bad, stops + 1, at + sizes + np.where(bad, 0, lengths))
 
@@ -143,7 +143,7 @@ _ENDS = {
 }  # fmt: skip
 
 
-def walk(data: Bytes, runs: Runs, slow: Mask) -> Pairs:
+def walk(data: Bytes, runs: ByteRuns, slow: Mask) -> PairTable:
     """Adds to `slow` the runs that do not hold pairs to their last byte; those that are slow already are not read. A row without columns is
     one zero byte."""
     empty = (runs.stops - runs.starts == 1) & (data[np.where(slow, 0, runs.starts)] == NIL)
@@ -168,7 +168,7 @@ def walk(data: Bytes, runs: Runs, slow: Mask) -> Pairs:
     return _in_order(steps, counts, slow)
 
 
-def _in_order(steps: list[tuple[Numbers, Numbers, Numbers, Numbers]], counts: Numbers, slow: Mask) -> Pairs:
+def _in_order(steps: list[tuple[Numbers, Numbers, Numbers, Numbers]], counts: Numbers, slow: Mask) -> PairTable:
     """Pairs of runs that are not slow."""
     counts = np.where(slow, 0, counts)
     firsts = np.cumsum(counts) - counts
@@ -180,4 +180,4 @@ def _in_order(steps: list[tuple[Numbers, Numbers, Numbers, Numbers]], counts: Nu
             going, step_ids, step_at, step_ends = going[kept], step_ids[kept], step_at[kept], step_ends[kept]
         place = firsts[going] + step
         run[place], ids[place], at[place], ends[place] = going, step_ids, step_at, step_ends
-    return Pairs(run, ids, at, ends, counts)
+    return PairTable(run, ids, at, ends, counts)

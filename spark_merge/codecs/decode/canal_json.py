@@ -141,12 +141,12 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowPars
         return parser.decode(value)
     except _JSON_ERRORS as refusal:
         try:
-            result = msgspec.json.decode(value)
+            event = msgspec.json.decode(value)
         except _JSON_ERRORS as error:
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
-        if not _is_row(result):
+        if not _is_row(event):
             raise unreadable(number, f"the value is not a row of canal-json: {shown(value)}") from refusal
-        return parser.convert(_whole_row(number, result, schema, whole=whole))
+        return parser.convert(_whole_row(number, event, schema, whole=whole))
 
 
 def _is_row(value: Any) -> bool:
@@ -164,20 +164,20 @@ def _is_one_object(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
 
 
-def _whole_row(number: int, result: dict[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
+def _whole_row(number: int, event: dict[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
     nulls = dict.fromkeys(schema.column_names())
-    data, old, types = result["data"][0], result["old"][0] if result.get("old") else None, result["mysqlType"]
+    data, old, types = event["data"][0], event["old"][0] if event.get("old") else None, event["mysqlType"]
     if not whole:
         data, types = ({name: value for name, value in image.items() if name in nulls} for image in (data, types))
         old = None if old is None else {name: value for name, value in old.items() if name in nulls}
     for part, image in (("data", data), ("old", old or {}), ("mysqlType", types)):
         _refuse_cells(number, part, image, nulls)
-    of_key_alone = result["type"] == "DELETE" and set(data) == set(schema.key)
+    of_key_alone = event["type"] == "DELETE" and set(data) == set(schema.key)
     missing = [name for name in nulls if name not in data]
     if missing and not of_key_alone:
         raise schema_differs(number, f"column {missing[0]} is in the schema and not in the row (data)")
     whole_old = None if old is None else [data | old]
-    return {"type": result["type"], "data": [nulls | data], "old": whole_old, "mysqlType": nulls | types}
+    return {"type": event["type"], "data": [nulls | data], "old": whole_old, "mysqlType": nulls | types}
 
 
 def _refuse_cells(number: int, part: str, image: dict[str, Any], known: dict[str, None]) -> None:

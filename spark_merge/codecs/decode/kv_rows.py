@@ -38,7 +38,7 @@ def read(keys: pa.Array, values: pa.Array, schema: TableSchema, zone: ServerZone
     after_rows, before_rows = (np.flatnonzero(_sizes(images)) for images in (new, old))
     parts = ((new, after_rows, False), (old, before_rows, True))
     decoded = [_decoded(table, keys, images, rows, is_old=is_old) for images, rows, is_old in parts if len(rows)]
-    columns = [pa.concat_arrays(results) for results in zip(*decoded, strict=True)]
+    columns = [pa.concat_arrays(arrays) for arrays in zip(*decoded, strict=True)]
     before, after = np.full(len(values), NO_IMAGE, np.int64), np.full(len(values), NO_IMAGE, np.int64)
     after[after_rows] = np.arange(len(after_rows))
     before[before_rows] = len(after_rows) + np.arange(len(before_rows))
@@ -87,11 +87,11 @@ def _decoded(table: KvTable, keys: pa.BinaryArray, images: pa.BinaryArray, rows:
 
 
 def _one_by_one(table: KvTable, keys: pa.BinaryArray, images: pa.BinaryArray, rows: _Numbers, *, is_old: bool) -> list[pa.Array]:
-    result = []
+    decoded = []
     for row in rows.tolist():
         try:
-            result.append(decode_row(table, keys[row].as_py(), images[row].as_py(), at_rest=is_old))
+            decoded.append(decode_row(table, keys[row].as_py(), images[row].as_py(), at_rest=is_old))
         except MessageUnreadable as error:
             image = "old value" if is_old else "new value"
             raise RowUnusable(row, f"{image}: {error.message}", kind=MessageUnreadable, hint=error.hint) from error
-    return [pa.array(texts, pa.string()) for texts in zip(*result, strict=True)]
+    return [pa.array(texts, pa.string()) for texts in zip(*decoded, strict=True)]

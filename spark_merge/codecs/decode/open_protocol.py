@@ -207,14 +207,14 @@ def _bytes(cells: Sequence[Any], values: Sequence[str | None], *, of_text: bool)
     ways = {_way(type_, flags, of_text=of_text) for type_, flags in {(cell.t, cell.f) for cell in cells}}
     if len(ways) == 1:
         return byte_array(values, *ways.pop())
-    results: list[bytes | None] = []
+    cell_bytes: list[bytes | None] = []
     for index, cell in enumerate(cells):
         to_bytes, reason = _way(cell.t, cell.f, of_text=of_text)
         try:
-            results.append(None if cell.v is None else to_bytes(cell.v))
+            cell_bytes.append(None if cell.v is None else to_bytes(cell.v))
         except ValueError:
             raise UnfitValue(index, cell.v, reason) from None
-    return pa.array(results, pa.binary())
+    return pa.array(cell_bytes, pa.binary())
 
 
 def _way(type_: int, flags: int, *, of_text: bool) -> tuple[Callable[[str], bytes], str]:
@@ -244,15 +244,15 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowPars
         return parser.decode(value)
     except _JSON_ERRORS as refusal:
         try:
-            result = msgspec.json.decode(value)
+            content = msgspec.json.decode(value)
         except _JSON_ERRORS as error:
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
-        if not isinstance(result, dict) or not all(part in ("u", "p", "d") and isinstance(image, dict) for part, image in result.items()):
+        if not isinstance(content, dict) or not all(part in ("u", "p", "d") and isinstance(image, dict) for part, image in content.items()):
             raise unreadable(number, f"the value is not a row of open-protocol: {shown(value)}") from refusal
         if not whole:
             known = frozenset(schema.column_names())
-            result = {part: {name: cell for name, cell in image.items() if name in known} for part, image in result.items()}
-        images = {part: _whole_image(number, part, image, schema) for part, image in result.items()}
+            content = {part: {name: cell for name, cell in image.items() if name in known} for part, image in content.items()}
+        images = {part: _whole_image(number, part, image, schema) for part, image in content.items()}
         for part, image in images.items():
             _refuse_cell(number, part, image, schema)
         return parser.convert(images)

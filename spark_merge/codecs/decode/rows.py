@@ -145,16 +145,16 @@ def _by_table(rows: pa.Table, schemas: Mapping[TableName, TableSchema]) -> tuple
         mark = names.index(MARK_TABLE)
         others = np.concatenate([order[: edges[mark]], order[edges[mark + 1] :]])
         return _by_table(rows.take(pa.array(np.sort(others))), schemas)
-    result = (rows if len(names) == 1 else rows.take(pa.array(order))).combine_chunks()
+    in_order = (rows if len(names) == 1 else rows.take(pa.array(order))).combine_chunks()
     runs = []
     for name, start, end in zip(names, edges, edges[1:], strict=False):
         schema = schemas.get(name)
         if schema is None or not schema.key:
             why = "has no schema here" if schema is None else "has no handle key"
             hint = SCHEMA_HINT if schema is None else "unset force-replicate in the changefeed, or give the table a primary key"
-            raise _refused(FeedUnsuitable, f"table {name} {why}", hint, result, start)
+            raise _refused(FeedUnsuitable, f"table {name} {why}", hint, in_order, start)
         runs.append((schema, start, end))
-    return result, runs
+    return in_order, runs
 
 
 def _blocks(rows: pa.Table, runs: _Runs, rows_max: int) -> Iterator[_Block]:
@@ -286,8 +286,8 @@ def _lists(texts: pa.Array, tables: Sequence[_TableImages], numbers: Sequence[_N
     there = np.concatenate(numbers) != NO_IMAGE
     widths = np.repeat([len(table.columns) for table in tables], [len(one) for one in numbers])
     offsets = np.concatenate([[0], np.cumsum(there * widths)]).astype(np.int32)
-    result = texts.take(pa.array(np.concatenate(places)))
-    return pa.ListArray.from_arrays(pa.array(offsets), result, type=TEXTS, mask=pa.array(~there))
+    taken = texts.take(pa.array(np.concatenate(places)))
+    return pa.ListArray.from_arrays(pa.array(offsets), taken, type=TEXTS, mask=pa.array(~there))
 
 
 # ---- rows to changes ------------------------------------------------------------------------------------------------

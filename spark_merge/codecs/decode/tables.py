@@ -48,14 +48,14 @@ def read(tables: Sequence[TableRows], zone: ServerZone, module: DecoderModule, *
         cells = columns[0] if len(columns) == 1 else list(chain.from_iterable(columns))
         table, column = places[0]
         try:
-            result = module.texts(cells, tables[table].schema.columns[column], zone)
+            column_texts = module.texts(cells, tables[table].schema.columns[column], zone)
         except UnfitValue as unfit:
             at = bisect_right(starts, unfit.index) - 1
             table, column = places[at]
             row = row_of_image(unfit.index - starts[at], parsed[table].before, parsed[table].after)
             raise unfit_in(row, tables[table].schema.columns[column].name, unfit).behind(tables[table].first) from unfit
         for (table, column), start, cells in zip(places, starts[:-1], columns, strict=True):
-            texts[table][column] = result.slice(start, len(cells))
+            texts[table][column] = column_texts.slice(start, len(cells))
     return [Images(columns, one.before, one.after) for columns, one in zip(texts, parsed, strict=True)]
 
 

@@ -92,13 +92,13 @@ def _positional(texts: pa.Array, column: Column) -> pa.Array:
 
 def _numbers(texts: pa.Array, column: Column) -> pa.Array:
     labels = column.elements if "" in column.elements else (*column.elements, "")
-    result = pc.index_in(texts, pa.array(labels, pa.string()))
-    if result.null_count != texts.null_count:
-        index = pc.index(pc.and_(result.is_null(), texts.is_valid()), True).as_py()
+    places = pc.index_in(texts, pa.array(labels, pa.string()))
+    if places.null_count != texts.null_count:
+        index = pc.index(pc.and_(places.is_null(), texts.is_valid()), True).as_py()
         raise UnfitValue(index, texts[index].as_py(), "is no label of the enum")
     if labels is column.elements:
-        return pc.add(result, 1).cast(pa.string())
-    return pc.if_else(pc.equal(result, len(column.elements)), 0, pc.add(result, 1)).cast(pa.string())
+        return pc.add(places, 1).cast(pa.string())
+    return pc.if_else(pc.equal(places, len(column.elements)), 0, pc.add(places, 1)).cast(pa.string())
 
 
 def _masks(texts: pa.Array, column: Column) -> pa.Array:

@@ -42,18 +42,18 @@ def strings(texts: pa.Array, *, html: bool) -> pa.Array:
     if not pc.any(escaped).as_py():
         return quoted(texts)
     chosen = texts.filter(escaped).to_pylist()
-    result = pa.array((string(text, html=html) for text in chosen), pa.string(), size=len(chosen))
-    return pc.replace_with_mask(quoted(texts), pc.fill_null(escaped, False), result)
+    escaped_texts = pa.array((string(text, html=html) for text in chosen), pa.string(), size=len(chosen))
+    return pc.replace_with_mask(quoted(texts), pc.fill_null(escaped, False), escaped_texts)
 
 
 def string(text: str, *, html: bool) -> str:
     """One JSON string."""
     if not html:
         return _by_jsoniter(text)
-    result = encode_basestring(text)
+    literal = encode_basestring(text)
     for char, escape in _HTML.items():
-        result = result.replace(char, escape)
-    return result
+        literal = literal.replace(char, escape)
+    return literal
 
 
 def _by_jsoniter(text: str) -> str:
@@ -90,8 +90,8 @@ def _float(shortest: str, *, short_exponent: bool) -> str:
     exponent += len(digits) - 1
     size = abs(float(shortest))
     if _EXPONENT_BELOW <= size < _EXPONENT_FROM:
-        result = f"{Decimal(shortest):f}"
-        return result.rstrip("0").rstrip(".") if "." in result else result
+        plain_digits = f"{Decimal(shortest):f}"
+        return plain_digits.rstrip("0").rstrip(".") if "." in plain_digits else plain_digits
     mantissa = text[0] + (f".{text[1:]}" if text[1:] else "")
     written = f"{abs(exponent):d}" if short_exponent and exponent < 0 else f"{abs(exponent):02d}"
     return f"{'-' if sign else ''}{mantissa}e{'-' if exponent < 0 else '+'}{written}"

@@ -71,16 +71,16 @@ def open_columns(schema: TableSchema, architecture: Architecture) -> list[OpenCo
 
 
 def _open_column(schema: TableSchema, column: Column, by_name: Mapping[str, ColumnDefinition], architecture: Architecture) -> OpenColumn:
-    result, definition = by_name.get(column.name), definition_of(schema)
-    word = _WORD.match(result.type_text) if result is not None else None
-    if result is None or word is None or word[0] not in _TYPES:
+    of_column, definition = by_name.get(column.name), definition_of(schema)
+    word = _WORD.match(of_column.type_text) if of_column is not None else None
+    if of_column is None or word is None or word[0] not in _TYPES:
         raise SinkError(
             f"the definition of {schema.name} in the log does not tell the type of column {column.name}",
             hint="the log's schemas file does not fit its data: check that the log is whole, then report this",
         )
     is_key = column.name in schema.key
-    flags = _own_flags(column, result) | _index_flags(definition, result, architecture)
-    if is_key and not (result.generated and architecture == "new"):
+    flags = _own_flags(column, of_column) | _index_flags(definition, of_column, architecture)
+    if is_key and not (of_column.generated and architecture == "new"):
         flags |= _HANDLE
     return OpenColumn(column, _TYPES[word[0]], flags, is_key)
 
@@ -94,12 +94,12 @@ def _own_flags(column: Column, definition: ColumnDefinition) -> int:
     return flags | (_UNSIGNED if is_unsigned else 0)
 
 
-def _index_flags(definition: TableDefinition, value: ColumnDefinition, architecture: Architecture) -> int:
+def _index_flags(definition: TableDefinition, column: ColumnDefinition, architecture: Architecture) -> int:
     flags = 0
     for index in definition.indexes:
         names = [part.column for part in index.parts]
-        if value.name in names:
-            flags |= _flags_of(index, is_first=names[0] == value.name, as_tidb=bool(value.generated) and architecture == "new")
+        if column.name in names:
+            flags |= _flags_of(index, is_first=names[0] == column.name, as_tidb=bool(column.generated) and architecture == "new")
     return flags
 
 
@@ -118,10 +118,10 @@ def _flags_of(index: IndexDefinition, *, is_first: bool, as_tidb: bool) -> int:
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def json_values(reported: OpenColumn, texts: pa.Array, zone: ZoneInfo, *, html: bool) -> pa.Array:
+def json_values(open_column: OpenColumn, texts: pa.Array, zone: ZoneInfo, *, html: bool) -> pa.Array:
     """JSON of each canonical text, null where null. Raises UNFIT for a text that is no number, label or
     bytes of the column's kind; the shapes of dates and decimals are taken as they are."""
-    column = reported.column
+    column = open_column.column
     match column.kind:
         case "int" | "uint" | "bit":
             pc.cast(texts, pa.int64() if column.kind == "int" else pa.uint64())  # for its error alone
@@ -135,8 +135,8 @@ def json_values(reported: OpenColumn, texts: pa.Array, zone: ZoneInfo, *, html: 
         case "set":
             return _by_dictionary(texts, lambda labels: _set_number(labels, column.elements))
         case "binary":
-            return _binary(reported, texts, html=html)
-        case "text" if reported.type in _BASE64_TYPES:
+            return _binary(open_column, texts, html=html)
+        case "text" if open_column.type in _BASE64_TYPES:
             return _base64(pl.Series(pl.from_arrow(texts)).cast(pl.Binary))
         case "text" | "json":
             return go_json.strings(texts, html=html)
@@ -162,9 +162,9 @@ def _set_number(labels: str, elements: tuple[str, ...]) -> int:
     return sum(1 << elements.index(label) for label in labels.split(",")) if labels else 0
 
 
-def _binary(reported: OpenColumn, digits: pa.Array, *, html: bool) -> pa.Array:
+def _binary(open_column: OpenColumn, digits: pa.Array, *, html: bool) -> pa.Array:
     data = pl.Series(pl.from_arrow(digits)).str.decode("hex", strict=True)
-    if reported.type in _BASE64_TYPES:
+    if open_column.type in _BASE64_TYPES:
         return _base64(data)
     return go_json.strings(pa.array(go_quotes(data.to_list()), pa.string(), size=len(data)), html=html)
 

@@ -134,19 +134,19 @@ class OpenProtocolEncoder:
             return pa.nulls(len(images), pa.string())
         objects = _objects(columns, self._column_values(columns, block.schema, images), html=self._html)
         if images is block.before and self.key_of_deleted:
-            keys = tuple((place, reported) for place, reported in columns if reported.is_key)
+            keys = tuple((place, open_column) for place, open_column in columns if open_column.is_key)
             objects = pc.if_else(
                 block.after.is_null(), _objects(keys, self._column_values(keys, block.schema, images), html=self._html), objects
             )
         return objects if images.null_count == 0 else pc.if_else(images.is_valid(), objects, pa.scalar(None, pa.string()))
 
     def _column_values(self, columns: _Columns, schema: TableSchema, images: pa.StructArray) -> Iterator[pa.Array]:
-        for place, reported in columns:
+        for place, open_column in columns:
             try:
-                yield json_values(reported, images.field(place), self.zone, html=self._html)
+                yield json_values(open_column, images.field(place), self.zone, html=self._html)
             except UNFIT as error:
                 raise SinkError(
-                    f"{schema.name}.{reported.column.name} holds a text that is no {reported.column.kind}: {error}",
+                    f"{schema.name}.{open_column.column.name} holds a text that is no {open_column.column.kind}: {error}",
                     hint="the table's schema in the log does not fit its rows: check that no DDL is missing, then report this",
                 ) from error
 
@@ -176,16 +176,16 @@ _Columns: TypeAlias = "tuple[tuple[int, OpenColumn], ...]"
 @lru_cache(maxsize=_TABLES_MAX)
 def _written_columns(schema: TableSchema, architecture: Architecture) -> _Columns:
     """In the order in which they are written."""
-    reported = enumerate(open_columns(schema, architecture))
-    return tuple(reported if architecture == "new" else sorted(reported, key=lambda one: one[1].column.name.encode()))
+    in_table = enumerate(open_columns(schema, architecture))
+    return tuple(in_table if architecture == "new" else sorted(in_table, key=lambda one: one[1].column.name.encode()))
 
 
 def _objects(columns: _Columns, values: Iterable[pa.Array], *, html: bool) -> pa.Array:
     """One JSON object an image."""
     pieces: list[object] = []
     before = "{"
-    for (_, reported), result in zip(columns, values, strict=True):
-        pieces += [before + reported.opening(html=html), result]
+    for (_, open_column), text in zip(columns, values, strict=True):
+        pieces += [before + open_column.opening(html=html), text]
         before = "},"
     return pc.binary_join_element_wise(*pieces, "}}", "", null_handling="replace", null_replacement="null")
 
@@ -216,8 +216,8 @@ def _row_ids(block: Block) -> pa.Array | str:
 
 
 def _numbers(field: str, numbers: pa.Array, *, leave_out_zero: bool = False) -> pa.Array:
-    result = pc.binary_join_element_wise(field, pc.cast(numbers, pa.string()), "")
-    return pc.if_else(pc.equal(numbers, 0), "", result) if leave_out_zero else result
+    texts = pc.binary_join_element_wise(field, pc.cast(numbers, pa.string()), "")
+    return pc.if_else(pc.equal(numbers, 0), "", texts) if leave_out_zero else texts
 
 
 def _blocks(changes: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -54,16 +54,16 @@ def split_at(changes: pa.Table, moved: np.ndarray[tuple[int], np.dtype[np.bool_]
 
 def _moved(changes: pa.Table, schema: TableSchema) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """The updates that change a unique value."""
-    result = np.zeros(changes.num_rows, np.bool_)
+    is_moved = np.zeros(changes.num_rows, np.bool_)
     updates = pc.equal(changes["op"], "update").combine_chunks()
     if not pc.any(updates).as_py():
-        return result
+        return is_moved
     before, after = (changes[name].combine_chunks() for name in ("before", "after"))
     for number in _unique_columns(schema):
         old, new = pc.list_element(before, number), pc.list_element(after, number)
         other = pc.or_(pc.xor(old.is_null(), new.is_null()), pc.fill_null(pc.not_equal(old, new), False))
-        result |= pc.and_(updates, other).to_numpy(zero_copy_only=False)
-    return result
+        is_moved |= pc.and_(updates, other).to_numpy(zero_copy_only=False)
+    return is_moved
 
 
 def _unique_columns(schema: TableSchema) -> Iterator[int]:

@@ -12,5 +12,5 @@ import pyarrow as pa
 def text_hashes(texts: pa.Array) -> npt.NDArray[Any]:
     """uint64, equal where texts are, within one process. Others may have the same number: who compares looks at the texts too."""
     series: Any = pl.from_arrow(texts)
-    result: npt.NDArray[Any] = pl.Series(series).hash().to_numpy()
-    return result
+    hashes: npt.NDArray[Any] = pl.Series(series).hash().to_numpy()
+    return hashes

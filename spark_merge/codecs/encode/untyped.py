@@ -132,9 +132,9 @@ def _floating(column: Column, values: pa.Array) -> pa.Array:
         raise OtherValues(f"{values.type} as {column.kind}")
     doubles = values.cast(pa.float64())
     if column.kind == "float" and values.type == pa.float64():
-        result = pc.fill_null(doubles, 0.0).to_numpy(zero_copy_only=False)
+        numbers = pc.fill_null(doubles, 0.0).to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore"):
-            if (result.astype(np.float32) != result).any():
+            if (numbers.astype(np.float32) != numbers).any():
                 raise OtherValues("a double that no float holds")
     return reprs(doubles)
 

@@ -59,9 +59,9 @@ def rows_of(block: Block, kept: TableSchema) -> pa.Table:
     for column, text in zip(kept.columns, image_columns(block), strict=True):
         in_key = column.name in kept.key
         _check_null(block, column, text, puts, in_key=in_key)
-        result = text if in_key else pc.if_else(puts, text, pa.scalar(_blank(column), pa.string()))
-        _check_years(block, column, result)
-        texts.append(result)
+        written_text = text if in_key else pc.if_else(puts, text, pa.scalar(_blank(column), pa.string()))
+        _check_years(block, column, written_text)
+        texts.append(written_text)
     image = pa.StructArray.from_arrays(texts, names=list(kept.column_names()))
     table = typed(replace(block, schema=kept, before=pa.nulls(block.rows, image.type), after=image), file_schema(kept))
     _check_calendar(block, table.column(_ENVELOPE - 1))

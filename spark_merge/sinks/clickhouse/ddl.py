@@ -30,8 +30,8 @@ _ASIDE = "__moving"
 
 def followed(head: Head) -> list[TableEffect]:
     """What the segment's DDLs did. Raises UnsupportedDdl for a text that cannot be read, SinkError for what the target cannot follow."""
-    results = checked_effects(head)
-    for effect in results:
+    table_effects = checked_effects(head)
+    for effect in table_effects:
         if effect.problem is not None:
             raise effect.problem
         at = f"segment {head.seq}, DDL at commit_ts {head.upto_ts}, {effect.record and effect.record.query!r}"
@@ -44,10 +44,10 @@ def followed(head: Head) -> list[TableEffect]:
             )
         if effect.fate is TableFate.UNKEYED:
             raise SinkError(f"{at}: {effect.unkeyed}", hint=BY_HAND)
-    return results
+    return table_effects
 
 
-class Ddls:
+class ClickHouseDdlRunner:
     """`check_owner` is called before each step that changes something, and raises for an earlier owner."""
 
     def __init__(self, tables: ClickHouseTables, check_owner: Callable[[], None]) -> None:
@@ -59,13 +59,13 @@ class Ddls:
         if head.upto_ts in self._tables.settings.done:
             self._each((_Step(effect, effect.after, head.upto_ts) for effect in effects(head) if effect.after), self._by_hand)
             return
-        results = followed(head)
-        moved = {effect.before.name: effect.name for effect in results if effect.fate is TableFate.RENAMED and effect.before}
-        dropped = {effect.name for effect in results if effect.fate is TableFate.DROPPED}
+        table_effects = followed(head)
+        moved = {effect.before.name: effect.name for effect in table_effects if effect.fate is TableFate.RENAMED and effect.before}
+        dropped = {effect.name for effect in table_effects if effect.fate is TableFate.DROPPED}
         self._drop(dropped, head.upto_ts)
         self._move(moved, head.upto_ts)
-        self._each((_Step(effect, schema, head.upto_ts) for effect in results if (schema := _schema_at_target(effect))), self._one)
-        gone = (moved.keys() | dropped) - {effect.name for effect in results if effect.fate is not TableFate.DROPPED}
+        self._each((_Step(effect, schema, head.upto_ts) for effect in table_effects if (schema := _schema_at_target(effect))), self._one)
+        gone = (moved.keys() | dropped) - {effect.name for effect in table_effects if effect.fate is not TableFate.DROPPED}
         there = self._tables.read(view for name in gone if (view := self._names.reader(name)))
         for name in sorted(gone):
             self._tables.drop_view(name, there)
@@ -81,16 +81,16 @@ class Ddls:
     def _drop(self, names: set[TableName], upto: int) -> None:
         there = self._tables.read(self._names.rows(name) for name in names)
         for name in sorted(names):
-            result = there.get(self._names.rows(name))
-            if result is not None and result.note is not None and result.note.name == name and result.note.upto < upto:
+            target = there.get(self._names.rows(name))
+            if target is not None and target.note is not None and target.note.name == name and target.note.upto < upto:
                 self._check_owner()
                 rows = self._names.rows(name)
                 self._server.run(f"DROP TABLE IF EXISTS {identifier(rows)} SYNC", doing=f"dropping {rows}")
 
     def _move(self, moved: Mapping[TableName, TableName], upto: int) -> None:
         """First each table's note says where it goes, then all go there; one whose place is taken waits aside."""
-        for name, result in self._tables.read(self._names.rows(source) for source in moved).items():
-            note = result.note
+        for name, target in self._tables.read(self._names.rows(source) for source in moved).items():
+            note = target.note
             if note is not None and note.moved < upto and self._names.rows(note.name) == name and note.name in moved:
                 self._check_owner()
                 self._note(name, msgspec.structs.replace(note, table=tuple(moved[note.name]), moved=upto))
@@ -99,9 +99,9 @@ class Ddls:
         for _ in range(3 * len(moved) + 1):
             there = self._tables.read(places)
             waiting = {
-                name: self._names.rows(result.note.name)
-                for name, result in there.items()
-                if result.note is not None and result.note.moved == upto and self._names.rows(result.note.name) != name
+                name: self._names.rows(target.note.name)
+                for name, target in there.items()
+                if target.note is not None and target.note.moved == upto and self._names.rows(target.note.name) != name
             }
             if not waiting:
                 return
@@ -120,33 +120,33 @@ class Ddls:
 
     def _one(self, step: _Step) -> None:
         name, schema = self._names.rows(step.schema.name), step.schema
-        result = self._there(name)
-        if result is None and step.effect.before is not None:
+        target = self._there(name)
+        if target is None and step.effect.before is not None:
             raise SinkError(
                 f"{name}, which has the rows of {schema.name}, is not at the target and {step} changes it",
                 hint="bring it back, or dump again",
             )
-        if result is None:
+        if target is None:
             note = self._tables.note(schema, step.upto, step.floor)
             self._tables.make(schema, note)
         else:
-            self._tables.check_ours(name, result, schema.name)
-            assert result.note is not None, "it is ours"
-            note = result.note
+            self._tables.check_ours(name, target, schema.name)
+            assert target.note is not None, "it is ours"
+            note = target.note
             if note.upto < step.upto:
                 note = msgspec.structs.replace(note, upto=step.upto, floor=step.floor if step.begins_empty else note.floor)
-                self._alter(name, result, step, note)
+                self._alter(name, target, step, note)
         self._shown(name, step, note, emptied=step.effect.fate is TableFate.EMPTIED)
 
-    def _alter(self, name: TableName, value: There, step: _Step, note: Note) -> None:
+    def _alter(self, name: TableName, there: There, step: _Step, note: Note) -> None:
         doing = f"{step}: altering {name}"
         others: tuple[str, ...] = ()
         if step.effect.before is None:
-            self._tables.compare(step.schema, value)
+            self._tables.compare(step.schema, there)
         else:
-            self._tables.learn_key(step.schema, value)
+            self._tables.learn_key(step.schema, there)
             was = self._tables.kept(replace(step.effect.before, name=step.schema.name))
-            due = change(was, self._tables.kept(step.schema), step.effect.columns, value.columns)
+            due = change(was, self._tables.kept(step.schema), step.effect.columns, there.columns)
             if due.renames:
                 self._server.run(f"ALTER TABLE {identifier(name)} {', '.join(due.renames)}", doing=doing)
             others = due.others
@@ -164,12 +164,12 @@ class Ddls:
 
     def _by_hand(self, step: _Step) -> None:
         name, schema = self._names.rows(step.schema.name), step.schema
-        result = self._there(name)
-        if result is None:
+        target = self._there(name)
+        if target is None:
             note = self._tables.note(schema, step.upto, step.floor)
             self._tables.make(schema, note)
         else:
-            old = result.note or self._tables.note(schema)
+            old = target.note or self._tables.note(schema)
             note = msgspec.structs.replace(old, table=tuple(schema.name), upto=step.upto)
             self._note(name, note)
         self._shown(name, step, note)

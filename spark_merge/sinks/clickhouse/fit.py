@@ -20,7 +20,7 @@ _SERVERS_OWN = "('system', 'information_schema', 'INFORMATION_SCHEMA')"
 
 def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
     """`SinkKind.misfits`. Raises SinkError for a server that cannot be queried, or that has another log's position."""
-    with _requested(uri) as settings:
+    with _forgotten_after(uri) as settings:
         accepted = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
         tables, wanted = ClickHouseTables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
         there = tables.read(tables.names(wanted))
@@ -38,7 +38,7 @@ def _problems_of(check: Callable[[], None]) -> Iterator[tuple[str, str]]:
 def holds_rows(uri: SinkUri) -> bool:
     """A table to which the routes lead has rows and no note of ours, and no log of ours has opened this output. Where there are no routes:
     any table that the account may see, so let it see those of the changefeed alone."""
-    with _requested(uri) as settings:
+    with _forgotten_after(uri) as settings:
         if Journal(settings.server, settings.database).is_opened():
             return False
         return any(settings.names.may_lead_to(name) for name in _with_rows_of_others(settings.server))
@@ -53,7 +53,7 @@ def _with_rows_of_others(server: ClickHouseServer) -> Iterator[TableName]:
 
 
 @contextmanager
-def _requested(uri: SinkUri) -> Iterator[ClickHouseSettings]:
+def _forgotten_after(uri: SinkUri) -> Iterator[ClickHouseSettings]:
     settings = settings_of(uri)
     try:
         yield settings

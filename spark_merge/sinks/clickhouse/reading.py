@@ -41,8 +41,8 @@ _FLOATS = ("float", "double")
 
 def _texts(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.Table:
     arrays = [
-        reprs(result.cast(pa.float64())) if column.kind in _FLOATS else result.cast(pa.string())
-        for result, column in zip(batch.columns, columns, strict=True)
+        reprs(column_array.cast(pa.float64())) if column.kind in _FLOATS else column_array.cast(pa.string())
+        for column_array, column in zip(batch.columns, columns, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(column.name, pa.string()) for column in columns]))
 
@@ -55,10 +55,10 @@ def reading(tables: ClickHouseTables, schema: TableSchema, accepted: Accepted | 
         tables.check(schema, there, fresh=accepted is None)
     except SinkError as error:
         raise SinkError(error.message, hint=f"if a schema change is being carried out, read again after it; else {error.hint}") from error
-    result = there.get(target.rows)
-    if result is None or result.note is None:
+    rows_table = there.get(target.rows)
+    if rows_table is None or rows_table.note is None:
         return Reading(accepted, exact=False, parts=())
-    source = ClickHouseRows(tables.settings.server, target.rows, schema, tables.kept(schema), result.note.floor)
+    source = ClickHouseRows(tables.settings.server, target.rows, schema, tables.kept(schema), rows_table.note.floor)
     groups = zip(_of_ranges(source, _cuts(source, parts))) if keys is None else [_of_keys(source.kept, keys)]
     return keyed_reading(accepted, source, (map(source.select, conditions) for conditions in groups))
 

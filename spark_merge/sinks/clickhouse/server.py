@@ -37,7 +37,7 @@ Compression: TypeAlias = Literal["lz4", "zstd", "none"]
 RETRY_S = 30.0
 """How long what passes is tried again here."""
 
-RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 1.0
+CLICKHOUSE_RETRY_FIRST_S, CLICKHOUSE_RETRY_MAX_S, CLICKHOUSE_RETRY_JITTER_S = 0.1, 3.0, 1.0
 
 NO_TABLE, NO_DATABASE = 60, 81
 TOO_MANY_PARTS, NO_MEMORY = 252, 241
@@ -135,9 +135,9 @@ class ClickHouseServer(shared.Server):
                 on=passes,
                 attempts=None,
                 timeout=patience_s(RETRY_S),
-                wait_initial=RETRY_FIRST_S,
-                wait_max=RETRY_MAX_S,
-                wait_jitter=RETRY_JITTER_S,
+                wait_initial=CLICKHOUSE_RETRY_FIRST_S,
+                wait_max=CLICKHOUSE_RETRY_MAX_S,
+                wait_jitter=CLICKHOUSE_RETRY_JITTER_S,
             ):
                 with attempt, may_take(self.connect_s + 2 * self.read_s):  # to send, and to read the answer
                     return action()

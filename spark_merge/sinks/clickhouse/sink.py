@@ -17,7 +17,7 @@ from spark_merge.merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, unit
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.clickhouse.ddl import Ddls
+from spark_merge.sinks.clickhouse.ddl import ClickHouseDdlRunner
 from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
 from spark_merge.sinks.clickhouse.position import TABLE, Journal, position_of
 from spark_merge.sinks.clickhouse.reading import reading
@@ -40,7 +40,7 @@ class ClickHouseSink:
         self._tables = ClickHouseTables(settings, log_id)
         self._journal = Journal(settings.server, settings.database)
         self._position = position_of(self._journal, log_id=log_id)
-        self._ddls = Ddls(self._tables, self._position.check)
+        self._ddls = ClickHouseDdlRunner(self._tables, self._position.check)
         self._written: Accepted | None = None
         self._ready = TargetTables[None]()
 

@@ -89,9 +89,9 @@ class ClickHouseTables:
     def kept(self, schema: TableSchema) -> TableSchema:
         return kept_as(schema, self.settings.dates, typed_key=schema.name in self._typed_keys)
 
-    def learn_key(self, schema: TableSchema, value: There) -> None:
+    def learn_key(self, schema: TableSchema, there: There) -> None:
         kinds = [column_type(column, in_key=True) for column in schema.columns if column.kind in DATE_KINDS and column.name in schema.key]
-        if kinds and value.key & {name for name, kind in value.columns.items() if kind in kinds}:
+        if kinds and there.key & {name for name, kind in there.columns.items() if kind in kinds}:
             self._typed_keys.add(schema.name)
 
     # ---- what is there ---------------------------------------------------------------------------------------------------------------
@@ -113,13 +113,13 @@ class ClickHouseTables:
             " ORDER BY database, table, position",
             doing=doing,
         )
-        result = {}
+        tables_there = {}
         for schema, table, engine, comment, sorted_by in tables or ():
             own = [(name, kind, key) for a, b, name, kind, key in columns or () if (a, b) == (schema, table)]
             key = frozenset(name for name, _, in_key in own if in_key)
             kinds = {name: kind for name, kind, _ in own}
-            result[TableName(schema, table)] = There(engine, comment, kinds, key, note_of(comment), _ALONE.sub(r"\1", sorted_by))
-        return result
+            tables_there[TableName(schema, table)] = There(engine, comment, kinds, key, note_of(comment), _ALONE.sub(r"\1", sorted_by))
+        return tables_there
 
     # ---- making and comparing --------------------------------------------------------------------------------------------------------
 
@@ -130,12 +130,12 @@ class ClickHouseTables:
         there = self.read(self.names(wanted))
         for schema in wanted:
             self.check(schema, there, fresh=fresh)
-            result = there.get(self.settings.names.rows(schema.name))
-            if result is None:
+            target = there.get(self.settings.names.rows(schema.name))
+            if target is None:
                 self.make(schema, self.note(schema))
             else:
-                self.compare(schema, result)
-            self.view(schema, there, floor=result.note.floor if result and result.note else 0)
+                self.compare(schema, target)
+            self.view(schema, there, floor=target.note.floor if target and target.note else 0)
 
     def check(self, schema: TableSchema, there: Mapping[TableName, There], *, fresh: bool) -> None:
         """What `ready` of it would raise; writes nothing."""
@@ -175,26 +175,26 @@ class ClickHouseTables:
             f" ORDER BY ({', '.join(map(quoted, kept.key))}) SETTINGS {options} COMMENT {note.text()}"
         )
 
-    def compare(self, schema: TableSchema, value: There) -> None:
+    def compare(self, schema: TableSchema, there: There) -> None:
         """Raises SinkError where it is not what `make` would make, or more. A date that is to be text becomes text."""
         name = self.settings.names.rows(schema.name)
-        for column, wanted in self._dates_to_turn(schema, value):
+        for column, wanted in self._dates_to_turn(schema, there):
             doing = f"turning {name}.{column} into text"
             self.settings.server.run(f"ALTER TABLE {identifier(name)} MODIFY COLUMN {quoted(column)} {wanted}", doing=doing)
 
-    def _dates_to_turn(self, schema: TableSchema, value: There) -> list[tuple[str, str]]:
+    def _dates_to_turn(self, schema: TableSchema, there: There) -> list[tuple[str, str]]:
         """With the types that they are to have. Raises as `compare`."""
         name, turned = self.settings.names.rows(schema.name), list[tuple[str, str]]()
-        self.check_ours(name, value, schema.name)
-        self.learn_key(schema, value)
+        self.check_ours(name, there, schema.name)
+        self.learn_key(schema, there)
         kept, ours = self.kept(schema), Ours.of(schema)
-        differ = [] if _merges_by(value.engine, ours) else [f"the engine {value.engine.partition(' ')[0]}"]
-        if value.key != set(kept.key) or not _columns_alone(value.sorted_by, kept.key):
-            differ.append(f"ORDER BY ({value.sorted_by}) and not ({', '.join(kept.key)})")
+        differ = [] if _merges_by(there.engine, ours) else [f"the engine {there.engine.partition(' ')[0]}"]
+        if there.key != set(kept.key) or not _columns_alone(there.sorted_by, kept.key):
+            differ.append(f"ORDER BY ({there.sorted_by}) and not ({', '.join(kept.key)})")
         own = {ours.version: "UInt64", ours.deleted: "UInt8"}
-        differ += [f"{one} {value.columns.get(one)} and not {kind}" for one, kind in own.items() if value.columns.get(one) != kind]
+        differ += [f"{one} {there.columns.get(one)} and not {kind}" for one, kind in own.items() if there.columns.get(one) != kind]
         for column, typed in zip(kept.columns, schema.columns, strict=True):
-            in_key, is_there = column.name in kept.key, value.columns.get(column.name)
+            in_key, is_there = column.name in kept.key, there.columns.get(column.name)
             wanted = column_type(column, in_key=in_key)
             if is_there is None:
                 differ.append(f"no column {column.name}")
@@ -210,12 +210,12 @@ class ClickHouseTables:
             )
         return turned
 
-    def check_ours(self, name: TableName, value: There, of: TableName) -> None:
-        note = value.note
+    def check_ours(self, name: TableName, there: There, of: TableName) -> None:
+        note = there.note
         if note is None or note.name != of or not continues(note.ticdc_dump, self.log_id):
-            reported = f"rows of {note.name} by log {note.ticdc_dump}" if note else "no rows of this sink's"
+            rows_there = f"rows of {note.name} by log {note.ticdc_dump}" if note else "no rows of this sink's"
             raise SinkError(
-                f"{name} is at the target already, and has {reported}; the rows of {of} by log {self.log_id} would go there",
+                f"{name} is at the target already, and has {rows_there}; the rows of {of} by log {self.log_id} would go there",
                 hint="drop or rename it, or give the log's table another target with `routes` or `rows-table`",
             )
 
@@ -230,10 +230,10 @@ class ClickHouseTables:
         text = self._select(schema, floor)
         kinds = [column_type(column, in_key=column.name in schema.key) for column in self.kept(schema).columns]
         mark = _VIEW_NOTE + hashlib.blake2b(f"{text} {kinds}".encode(), digest_size=12).hexdigest()
-        result = there.get(name)
-        if result is not None:
-            check_view(name, result)
-            if result.comment == mark:
+        view_there = there.get(name)
+        if view_there is not None:
+            check_view(name, view_there)
+            if view_there.comment == mark:
                 return
         doing = f"making view {name}"
         self.settings.server.run(f"CREATE DATABASE IF NOT EXISTS {quoted(name.schema)}", doing=doing)
@@ -247,13 +247,13 @@ class ClickHouseTables:
     def drop_view(self, name: TableName, there: Mapping[TableName, There]) -> None:
         """Nothing where it is not there, or is none of ours."""
         view = self.settings.names.reader(name)
-        result = there.get(view) if view else None
-        if view is not None and result is not None and result.comment.startswith(_VIEW_NOTE):
+        view_there = there.get(view) if view else None
+        if view is not None and view_there is not None and view_there.comment.startswith(_VIEW_NOTE):
             self.settings.server.run(f"DROP VIEW IF EXISTS {identifier(view)}", doing=f"dropping view {view}")
 
 
-def check_view(name: TableName, value: There) -> None:
-    if not value.comment.startswith(_VIEW_NOTE):
+def check_view(name: TableName, there: There) -> None:
+    if not there.comment.startswith(_VIEW_NOTE):
         raise SinkError(
             f"{name}, under which readers would find a view of ours, is at the target already and is none of ours",
             hint="drop or rename it, or give views another name with `view`, such as view={table}_now; an empty `view` makes none",

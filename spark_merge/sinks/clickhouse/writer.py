@@ -1,7 +1,7 @@
 """A task: portions of rows in, inserts out.
 
 Rows of a table are collected over pieces and segments, so that a server has few parts to merge: an insert is as large as BLOCK_ROWS_MAX and
-BLOCK_BYTES_MAX allow, and a task holds no more than HELD_BYTES_MAX of all its tables.
+BLOCK_BYTES_MAX allow, and a task holds no more than TASK_BYTES_MAX of all its tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_merge.sinks.clickhouse.tables import ClickHouseTarget
 
 BLOCK_ROWS_MAX = 200_000
 BLOCK_BYTES_MAX = 64 << 20
-HELD_BYTES_MAX = 128 << 20
+TASK_BYTES_MAX = 128 << 20
 
 _DOES_NOT_FIT = "compare the table at the target with the source's; the sink continues automatically when the cause is gone"
 
@@ -58,7 +58,7 @@ class _Inserts:
         self._bytes[name] = self._bytes.get(name, 0) + rows.nbytes
         if self._bytes[name] >= BLOCK_BYTES_MAX or sum(part.num_rows for part in self._held[name]) >= BLOCK_ROWS_MAX:
             self._insert(name)
-        elif sum(self._bytes.values()) >= HELD_BYTES_MAX:
+        elif sum(self._bytes.values()) >= TASK_BYTES_MAX:
             self._insert(max(self._bytes, key=self._bytes.__getitem__))
 
     def end(self) -> None:

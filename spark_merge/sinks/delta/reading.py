@@ -39,7 +39,7 @@ from spark_merge.sinks.delta.statistics import READER_FEATURES, exact
 from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, seq_of
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.formats.parquet_rows import ColumnSources, Source, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.kit.row_versions import dealt
 
 _COMMITS_FIRST = 16
@@ -62,7 +62,7 @@ class DeltaPart:
 
     schema: TableSchema
     files: tuple[DeltaFile, ...]
-    sources: Sources
+    sources: ColumnSources
     wanted: WantedKeys | None = None
 
     def __call__(self) -> Iterator[RowsRead]:
@@ -213,16 +213,16 @@ def _metadata(commit: Mapping[str, Any]) -> Mapping[str, Any]:
     return result
 
 
-def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, previous: Sequence[str | None] = ()) -> Sources:
+def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, previous: Sequence[str | None] = ()) -> ColumnSources:
     """`previous`: of a log, what the columns were called. A merged table has each column in the one of its name and type."""
     layout = layout_of(schema, there, mode)
     untyped = layout.envelope("untyped")
     if mode == "merge":
         columns = tuple((column.name,) for column in layout.columns)
-        return Sources(columns, tuple((name,) for name in schema.column_names()), untyped)
+        return ColumnSources(columns, tuple((name,) for name in schema.column_names()), untyped)
     had: dict[str, list[str]] = {}
     for column in there:
         if column.source is not None:
             had.setdefault(lowered(column.source), []).append(column.name)
     names = tuple(() if name is None else (lowered(name),) for name in previous)
-    return Sources(tuple(tuple(had.get(*name, ())) if name else () for name in names), names, untyped)
+    return ColumnSources(tuple(tuple(had.get(*name, ())) if name else () for name in names), names, untyped)

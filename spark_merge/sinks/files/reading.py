@@ -39,13 +39,13 @@ def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
     seqs = _seqs(folder, accepted.seq, fresh)
     _check_begins(folder, Seq(seqs[0]), last)
     ddls = _ddls(folder, range(seqs[0], accepted.seq + 1))
-    results = eras(schema, [ddl for one in ddls.values() for ddl in one.ddls])
+    table_eras = eras(schema, [ddl for one in ddls.values() for ddl in one.ddls])
     files = []
     for segment in chain(segments_of(folder, [seq for seq in seqs if seq not in fresh]), fresh.values()):
         if segment.ddl is not None and segment.ddl not in ddls:
             raise _gone(folder, segment.ddl)
         for file in segment.files:
-            if file.from_log + file.from_dump and (era := era_of(results, file.table, segment.upto_ts)) is not None:
+            if file.from_log + file.from_dump and (era := era_of(table_eras, file.table, segment.upto_ts)) is not None:
                 files.append((file, era))
     for _, era in files:
         era.check()

@@ -41,8 +41,8 @@ class FileSink:
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         identity = self._output.identity
-        results = units(heads, chunk_parts=identity.chunk_parts, live_part_rows=identity.live_part_rows)
-        groups = spread(results, heads, cores=cores)
+        batch_units = units(heads, chunk_parts=identity.chunk_parts, live_part_rows=identity.live_part_rows)
+        groups = spread(batch_units, heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
         return Batch(tuple(heads), (tasks,), FileWriter(self.folder, self.file_format, self._position.state.owner))
 

@@ -75,8 +75,8 @@ def csv_header(schema: TableSchema, form: CsvForm) -> bytes:
     """The first line of a file; empty where it has none."""
     if not form.header:
         return b""
-    reported = ["operation", "table", "schema", *["commit-ts"] * form.commit_ts, *["is-update"] * form.old_values]
-    return (form.delimiter.join([*(f"ticdc-meta${name}" for name in reported), *schema.column_names()]) + form.terminator).encode()
+    headings = ["operation", "table", "schema", *["commit-ts"] * form.commit_ts, *["is-update"] * form.old_values]
+    return (form.delimiter.join([*(f"ticdc-meta${name}" for name in headings), *schema.column_names()]) + form.terminator).encode()
 
 
 def csv_lines(block: Block, form: CsvForm) -> Iterator[memoryview]:
@@ -135,8 +135,8 @@ def _joined(block: Block, letters: pa.Array, updated: pa.Array, columns: list[pa
 
 
 def _fixed(text: str, form: CsvForm) -> str:
-    result: str = _quoted(pa.array([text]), form)[0].as_py()
-    return result
+    quoted_text: str = _quoted(pa.array([text]), form)[0].as_py()
+    return quoted_text
 
 
 def _values(block: Block, column: Column, texts: pa.Array, form: CsvForm) -> pa.Array:
@@ -177,8 +177,8 @@ def _quoted(texts: pa.Array, form: CsvForm) -> pa.Array:
 def _binary(hexes: pa.Array, form: CsvForm) -> pa.Array:
     if not form.base64:
         return pc.utf8_lower(hexes)
-    result = pl.Series(pl.from_arrow(hexes), dtype=pl.String).str.decode("hex", strict=True).bin.encode("base64")
-    return result.to_arrow().cast(pa.string())
+    encoded = pl.Series(pl.from_arrow(hexes), dtype=pl.String).str.decode("hex", strict=True).bin.encode("base64")
+    return encoded.to_arrow().cast(pa.string())
 
 
 def general(texts: pa.Array, *, bits: int) -> pa.Array:

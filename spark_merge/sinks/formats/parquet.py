@@ -24,7 +24,7 @@ from spark_merge.codecs.encode.block import Block
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
 from spark_merge.ddl.eras import Era
 from spark_merge.port.readable import RowsRead, Versions
-from spark_merge.sinks.formats.parquet_rows import ParquetRows, Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.formats.parquet_rows import ColumnSources, ParquetRows, Source, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.kit.row_versions import ranks, rows_read
 
 
@@ -92,7 +92,7 @@ class LogFile:
     name: str
     bytes: int
     envelope: LogEnvelope
-    eras: tuple[tuple[Era, Sources], ...]
+    eras: tuple[tuple[Era, ColumnSources], ...]
     upto: tuple[Source, Seq] | None = None
 
 
@@ -131,7 +131,7 @@ def _of_era(rows: pa.Table, commit_ts: str | None, era: Era) -> pa.Table:
     return rows.filter(pc.and_(pc.greater(times, era.after_ts), pc.less_equal(times, era.upto_ts)))
 
 
-def era_rows(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope, era: Era, sources: Sources) -> RowsRead:
+def era_rows(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope, era: Era, sources: ColumnSources) -> RowsRead:
     """`rows`: of `file`, all of `era`. Raises SinkError."""
     era.check()
     for one, where in zip(era.columns, sources.columns, strict=True):
@@ -158,7 +158,10 @@ def parquet_file_rows(data: IO[bytes], era: Era) -> Iterator[RowsRead]:
         with pq.ParquetFile(data) as parquet:
             file, prefix = ParquetRows(parquet), json.loads(parquet.schema_arrow.metadata[b"ticdc-dump"])["prefix"]
             names = tuple(() if one.name is None else (one.name,) for one in era.columns)
-            envelope, sources = LogEnvelope(*(prefix + name for name in LogEnvelope._fields)), Sources(names, names, prefix + "untyped")
+            envelope, sources = (
+                LogEnvelope(*(prefix + name for name in LogEnvelope._fields)),
+                ColumnSources(names, names, prefix + "untyped"),
+            )
             for _, rows in file.batches({*envelope, *sources.used()}):
                 yield era_rows(rows, file, envelope, era, sources)
     except (pa.ArrowInvalid, OSError, ValueError, KeyError) as error:

@@ -1,6 +1,6 @@
 """Parquet files of an output as rows of its table's present schema (spark_merge/port/readable.py), for every sink that has such files.
 
-    part ─► file ─► batch of rows ─► columns by Sources ─► texts (codecs/encode/untyped.py)
+    part ─► file ─► batch of rows ─► columns by ColumnSources ─► texts (codecs/encode/untyped.py)
 
 A file may be one that another program wrote in place of the sink's (compaction): columns are matched by the names or ids that it has, and
 values by their types. Memory: a batch, and the compressed pages of a row group.
@@ -37,7 +37,7 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ColumnSources:
     """Where files have the columns of a table's schema. `columns`: of each, where its value may be; a row has it in one of them. `names`:
     what `_untyped` calls each of them, besides the names that a file has for ids."""
 
@@ -46,7 +46,7 @@ class Sources:
     untyped: Source
 
     def used(self) -> set[Source]:
-        return {self.untyped, *(source for results in self.columns for source in results)}
+        return {self.untyped, *(source for of_column in self.columns for source in of_column)}
 
 
 class WantedKeys:
@@ -69,11 +69,11 @@ class WantedKeys:
 
     def meet(self, column: str, least: Any, most: Any) -> bool:
         """Whether one of them may be between these values of a key's column."""
-        results = self._sorted.get(column)
-        if results is None or least is None or most is None or (isinstance(least, str) != bool(results and isinstance(results[0], str))):
+        keys = self._sorted.get(column)
+        if keys is None or least is None or most is None or (isinstance(least, str) != bool(keys and isinstance(keys[0], str))):
             return True
-        place = bisect_left(results, least)
-        return place < len(results) and results[place] <= most
+        place = bisect_left(keys, least)
+        return place < len(keys) and keys[place] <= most
 
 
 # ---- a file -----------------------------------------------------------------------------------------------------------
@@ -104,14 +104,14 @@ class ParquetRows:
             return None
         metadata = self._file.metadata
         places = {self._file.schema.column(number).path: number for number in range(len(self._file.schema))}
-        result = {key: places[name] for key, source in columns.items() if (name := self.name_of(source)) in places}
-        return [group for group in range(metadata.num_row_groups) if _may_have(metadata.row_group(group), wanted, result)]
+        key_places = {key: places[name] for key, source in columns.items() if (name := self.name_of(source)) in places}
+        return [group for group in range(metadata.num_row_groups) if _may_have(metadata.row_group(group), wanted, key_places)]
 
 
 def _may_have(group: Any, wanted: WantedKeys, places: Mapping[str, int]) -> bool:
     for key, place in places.items():
-        reported = group.column(place).statistics
-        if reported is not None and reported.has_min_max and not wanted.meet(key, reported.min, reported.max):
+        statistics = group.column(place).statistics
+        if statistics is not None and statistics.has_min_max and not wanted.meet(key, statistics.min, statistics.max):
             return False
     return True
 
@@ -134,17 +134,17 @@ def opened(folder: Folder, name: str) -> Iterator[ParquetRows]:
         raise SinkError(f"{place} is no Parquet file that can be read: {error}", hint="restore it, or deliver to a new place") from error
 
 
-def present(rows: pa.Table, file: ParquetRows, sources: Sources, schema: TableSchema) -> pa.Table:
+def present(rows: pa.Table, file: ParquetRows, sources: ColumnSources, schema: TableSchema) -> pa.Table:
     """Canonical text in the columns of the schema; null in one that is nowhere. Raises SinkError."""
     where = [[name for source in one if (name := file.name_of(source)) in rows.column_names] for one in sources.columns]
     none = pa.nulls(rows.num_rows)
     untyped = rows.column(name) if (name := file.name_of(sources.untyped)) is not None else None
-    columns = [rows.column(results[0]) if results else none for results in where]
+    columns = [rows.column(of_column[0]) if of_column else none for of_column in where]
     typed = pa.Table.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     names = [(*known, *_own_names(file, one)) for known, one in zip(sources.names, sources.columns, strict=True)]
     text = texts(typed, schema, untyped, written_as=names).columns
-    for number, (column, results) in enumerate(zip(schema.columns, where, strict=True)):
-        for name in results[1:]:
+    for number, (column, of_column) in enumerate(zip(schema.columns, where, strict=True)):
+        for name in of_column[1:]:
             text[number] = pc.coalesce(text[number], _one(column, schema, rows.select([name])))
     return pa.Table.from_arrays(text, names=list(schema.column_names()))
 
@@ -160,9 +160,9 @@ def _one(column: Column, schema: TableSchema, values: pa.Table) -> Any:
 # ---- keys --------------------------------------------------------------------------------------------------------------
 
 
-def key_columns(schema: TableSchema, value: Iterable[Sources]) -> dict[str, Source]:
+def key_columns(schema: TableSchema, of_files: Iterable[ColumnSources]) -> dict[str, Source]:
     """Columns of the key that are the same ones in all of them."""
-    all_of_them = list(value)
+    all_of_them = list(of_files)
     same: dict[str, Source] = {}
     for name in schema.key:
         place = schema.column_names().index(name)

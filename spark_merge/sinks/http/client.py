@@ -34,7 +34,7 @@ from spark_merge.sinks.kit.options import is_word, option, text, whole_seconds
 RETRY_S = 30.0
 """How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
-RETRY_FIRST_S, RETRY_MAX_S, JITTER_S = 0.1, 5.0, 0.5
+HTTP_RETRY_FIRST_S, HTTP_RETRY_MAX_S, JITTER_S = 0.1, 5.0, 0.5
 RETRY_AFTER_MAX_S = 60
 """A longer Retry-After is taken for this: who waits for hours cannot be stopped, nor tell why."""
 
@@ -95,11 +95,11 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`key`: names the place in the stream that `data` is of. `reported`: what it is, for an error."""
+    """`key`: names the place in the stream that `data` is of. `what`: what it is, for an error."""
 
     data: bytes
     key: str
-    reported: str = "a body"
+    what: str = "a body"
 
 
 class Answer(NamedTuple):
@@ -120,9 +120,9 @@ class Client:
         """What the receiver keeps, letter by letter; None: nothing. Raises SinkError."""
         return self._got({}, "asking for its state").text or None
 
-    def lines(self, requested: Mapping[str, object]) -> str | None:
+    def lines(self, query: Mapping[str, object]) -> str | None:
         """Lines that the receiver has, as deploy/HTTP-SINK.md says; None: it gives none back. Raises SinkError."""
-        answer = self._got({READ: json.dumps(requested)}, "asking for its lines", bytes_max=LINES_BYTES_MAX)
+        answer = self._got({READ: json.dumps(query)}, "asking for its lines", bytes_max=LINES_BYTES_MAX)
         return answer.text if answer.kind == LINES_TYPE else None
 
     def post(self, body: Body, *, after: str | None, state: str) -> Conflict | None:
@@ -133,7 +133,7 @@ class Client:
         if self.receiver.gzip and data:
             data = gzip.compress(data, GZIP_LEVEL, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        answer = self._requested("POST", headers, data, f"sending {body.reported} of {len(body.data):,} bytes")
+        answer = self._request("POST", headers, data, f"sending {body.what} of {len(body.data):,} bytes")
         return Conflict(answer.text) if answer.status == 409 else None
 
     def close(self) -> None:
@@ -144,19 +144,24 @@ class Client:
     # ---- a request -------------------------------------------------------------------------------------------------------
 
     def _got(self, headers: Mapping[str, str], doing: str, *, bytes_max: int = ANSWER_BYTES_MAX) -> Answer:
-        answer = self._requested("GET", headers, None, doing, bytes_max=bytes_max)
+        answer = self._request("GET", headers, None, doing, bytes_max=bytes_max)
         if answer.status == 409:
             raise SinkError(f"{self.receiver}: GET is answered with 409: {answer.text}", hint=_CONTRACT)
         return answer
 
-    def _requested(
+    def _request(
         self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str, *, bytes_max: int = ANSWER_BYTES_MAX
     ) -> Answer:
         """2xx or 409."""
         secrets = self._authorization()
         sent = {"User-Agent": "ticdc-dump", "Accept": "application/json", **secrets, **headers}
         attempts = stamina.retry_context(
-            _again, attempts=None, timeout=patience_s(RETRY_S), wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S, wait_jitter=JITTER_S
+            _again,
+            attempts=None,
+            timeout=patience_s(RETRY_S),
+            wait_initial=HTTP_RETRY_FIRST_S,
+            wait_max=HTTP_RETRY_MAX_S,
+            wait_jitter=JITTER_S,
         )
         try:
             for attempt in attempts:
@@ -171,8 +176,8 @@ class Client:
             answer = self._pool.request(
                 method, self.receiver.url, body=data, headers=headers, retries=False, redirect=False, preload_content=False
             )
-            result = answer.read(bytes_max + 1)
-            if len(result) > bytes_max:
+            body = answer.read(bytes_max + 1)
+            if len(body) > bytes_max:
                 answer.close()
             answer.release_conn()
         except LocationValueError as error:
@@ -184,19 +189,19 @@ class Client:
         except HTTPError as error:
             raise Passing(_one_line(f"no answer: {error}")) from error
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return self._intended(Answer(answer.status, result.decode(errors="replace"), kind), answer.headers.get("Retry-After"), doing)
+        return self._checked_answer(Answer(answer.status, body.decode(errors="replace"), kind), answer.headers.get("Retry-After"), doing)
 
-    def _intended(self, answer: Answer, retry_after: str | None, doing: str) -> Answer:
+    def _checked_answer(self, answer: Answer, retry_after: str | None, doing: str) -> Answer:
         status, text, _ = answer
         if 200 <= status < 300:
             return answer
         reason = self._without_secrets(_reason(text))
         if status == 409:
             return answer._replace(text=reason)
-        reported = f"{status}{f': {reason}' if reason else ''}"
+        what = f"{status}{f': {reason}' if reason else ''}"
         if status in PASSES or status >= 500:
-            raise Passing(reported, None if retry_after is None else _seconds(retry_after))
-        raise SinkError(f"{self.receiver}: {doing}: {reported}", hint=_hint(status))
+            raise Passing(what, None if retry_after is None else _seconds(retry_after))
+        raise SinkError(f"{self.receiver}: {doing}: {what}", hint=_hint(status))
 
     # ---- how it is reached -----------------------------------------------------------------------------------------------
 
@@ -222,9 +227,9 @@ class Client:
 
     def _without_secrets(self, text: str) -> str:
         """An answer may repeat what was sent."""
-        results = [value.rpartition(" ")[2] for value in self._authorization().values()]
-        results += [password] if self.receiver.user and (password := kept(SECRET_KIND, secret_of(self.receiver))) else []
-        for secret in results:
+        secrets = [value.rpartition(" ")[2] for value in self._authorization().values()]
+        secrets += [password] if self.receiver.user and (password := kept(SECRET_KIND, secret_of(self.receiver))) else []
+        for secret in secrets:
             text = text.replace(secret, "…")
         return text
 
@@ -261,10 +266,10 @@ def _seconds(retry_after: str) -> float | None:
 def _reason(text: str) -> str:
     """What the answer gives as `reason`, else its text; one bounded line."""
     try:
-        result = msgspec.json.decode(text)
+        content = msgspec.json.decode(text)
     except ValueError:
         return _one_line(text)
-    return _one_line(str(result["reason"]) if isinstance(result, dict) and "reason" in result else text)
+    return _one_line(str(content["reason"]) if isinstance(content, dict) and "reason" in content else text)
 
 
 def _one_line(text: str) -> str:

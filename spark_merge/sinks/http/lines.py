@@ -48,9 +48,9 @@ class Lines:
 
     def firsts(self) -> list[tuple[TableSchema, int]]:
         """Each table with its first line, in their order."""
-        result, lines = np.unique(self.tables, return_index=True)
+        numbers, lines = np.unique(self.tables, return_index=True)
         return sorted(
-            ((self.schemas[table], line) for table, line in zip(result.tolist(), lines.tolist(), strict=True)), key=lambda one: one[1]
+            ((self.schemas[table], line) for table, line in zip(numbers.tolist(), lines.tolist(), strict=True)), key=lambda one: one[1]
         )
 
     def fitting(self, bytes_max: int, extra: Mapping[int, int]) -> int:
@@ -110,13 +110,13 @@ def _encoded(seq: Seq, runs: Sequence[TableRun]) -> Lines:
         return Lines.of(tuple(schemas.values()), b"".join(_texts(seq, run) for run in _together(runs)))
     numbers = {name: number for number, name in enumerate(schemas)}
     tables = np.repeat([numbers[run.schema.name] for run in runs], [run.rows for run in runs])
-    results = [b""] * len(tables)
+    line_texts = [b""] * len(tables)
     for name, number in numbers.items():
         mine = _together([run for run in runs if run.schema.name == name])
         texts = b"".join(_texts(seq, run) for run in mine).splitlines(keepends=True)
         for line, text in zip(np.flatnonzero(tables == number).tolist(), texts, strict=True):
-            results[line] = text
-    return Lines.of(tuple(schemas.values()), b"".join(results), tables)
+            line_texts[line] = text
+    return Lines.of(tuple(schemas.values()), b"".join(line_texts), tables)
 
 
 def _together(runs: Sequence[TableRun]) -> Iterator[TableRun]:
@@ -135,5 +135,5 @@ def _together(runs: Sequence[TableRun]) -> Iterator[TableRun]:
 
 
 def _texts(seq: Seq, run: TableRun) -> bytes:
-    result = blocks(run.schema, seq, run.piece)
-    return b"".join(map(json_lines, result))
+    run_blocks = blocks(run.schema, seq, run.piece)
+    return b"".join(map(json_lines, run_blocks))

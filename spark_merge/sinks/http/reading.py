@@ -28,15 +28,15 @@ from spark_merge.sinks.http.client import Receiver, client_of
 
 def read_back(receiver: Receiver, accepted: Accepted, schema: TableSchema, *, parts: int) -> Reading:
     """Raises SinkError."""
-    result: dict[str, Any] = _decoded(receiver, _requested(receiver, {"seq": accepted.seq}))
-    first, last = result.get("first"), result.get("last")
+    held: dict[str, Any] = _decoded(receiver, _lines(receiver, {"seq": accepted.seq}))
+    first, last = held.get("first"), held.get("last")
     if not isinstance(first, int) or not isinstance(last, int):
         raise SinkError(f"{receiver} has accepted segment {accepted.seq}, and has no lines", hint=_RESTORE)
-    reported = _pages(receiver, {"after": first - 1, "upto": last, "kind": "ddl"})
-    result_eras = eras(schema, [_ddl(receiver, line) for page in reported for line in page.splitlines()])
+    ddl_pages = _pages(receiver, {"after": first - 1, "upto": last, "kind": "ddl"})
+    table_eras = eras(schema, [_ddl(receiver, line) for page in ddl_pages for line in page.splitlines()])
     edges = sorted({first - 1 + (last - first + 1) * number // parts for number in range(parts + 1)})
-    names = dict.fromkeys(era.name for era in result_eras)
-    read = (ReceiverPart(receiver, result_eras, name, *edge) for name in names for edge in pairwise(edges))
+    names = dict.fromkeys(era.name for era in table_eras)
+    read = (ReceiverPart(receiver, table_eras, name, *edge) for name in names for edge in pairwise(edges))
     return Reading(accepted, True, tuple(read))
 
 
@@ -51,8 +51,8 @@ class ReceiverPart:
     upto: int
 
     def __call__(self) -> Iterator[RowsRead]:
-        requested = {"after": self.after, "upto": self.upto, "kind": "row", "schema": self.name.schema, "table": self.name.table}
-        for page in _pages(self.receiver, requested):
+        query = {"after": self.after, "upto": self.upto, "kind": "row", "schema": self.name.schema, "table": self.name.table}
+        for page in _pages(self.receiver, query):
             for lines, era in split_by_era(page, self.eras):
                 if (rows := json_rows(lines, era)) is not None:
                     yield rows
@@ -61,8 +61,8 @@ class ReceiverPart:
 _RESTORE = "restore what the receiver had, or name another output and dump again"
 
 
-def _requested(receiver: Receiver, requested: Mapping[str, object]) -> str:
-    lines = client_of(receiver).lines(requested)
+def _lines(receiver: Receiver, query: Mapping[str, object]) -> str:
+    lines = client_of(receiver).lines(query)
     if lines is None:
         raise SinkError(
             f"{receiver} cannot be read back: it does not answer GET with Ticdc-Dump-Read",
@@ -72,18 +72,18 @@ def _requested(receiver: Receiver, requested: Mapping[str, object]) -> str:
     return lines
 
 
-def _pages(receiver: Receiver, requested: Mapping[str, object]) -> Iterator[bytes]:
+def _pages(receiver: Receiver, query: Mapping[str, object]) -> Iterator[bytes]:
     """Lines without their numbers."""
-    after = requested["after"]
-    while text := _requested(receiver, {**requested, "after": after}):
+    after = query["after"]
+    while text := _lines(receiver, {**query, "after": after}):
         numbered = [line.partition(" ") for line in text.split("\n")[:-1]]
         after = int(numbered[-1][0])
         yield "".join(f"{line}\n" for _, _, line in numbered).encode()
 
 
 def _ddl(receiver: Receiver, line: bytes) -> DdlRecord:
-    result = _decoded(receiver, line.decode())
-    return DdlRecord(CommitTs(int(result["commit_ts"])), result["schema"], result["table"], result["query"])
+    ddl = _decoded(receiver, line.decode())
+    return DdlRecord(CommitTs(int(ddl["commit_ts"])), ddl["schema"], ddl["table"], ddl["query"])
 
 
 def _decoded(receiver: Receiver, line: str) -> Any:

@@ -36,8 +36,8 @@ class SegmentEnding:
 
 
 def ending_of(head: Head) -> SegmentEnding:
-    results = [*_windows(head), *_ddls(head), *_changed(head), _line(_resolved(head))]
-    return SegmentEnding(Accepted.of(head.manifest), b"".join(results), head.received_as)
+    record_lines = [*_windows(head), *_ddls(head), *_changed(head), _line(_resolved(head))]
+    return SegmentEnding(Accepted.of(head.manifest), b"".join(record_lines), head.received_as)
 
 
 @lru_cache(SCHEMAS_KEPT)
@@ -56,10 +56,10 @@ def schema_line(schema: TableSchema) -> bytes:
 
 
 def _column(column: Column, type_text: str) -> dict[str, Any]:
-    result: dict[str, Any] = {"name": column.name, "kind": column.kind, "type": type_text, "nullable": column.nullable}
-    result |= {"length": column.length} if column.length >= 0 else {}
-    result |= {"scale": column.scale} if column.scale else {}
-    return result | ({"elements": column.elements} if column.elements else {})
+    record: dict[str, Any] = {"name": column.name, "kind": column.kind, "type": type_text, "nullable": column.nullable}
+    record |= {"length": column.length} if column.length >= 0 else {}
+    record |= {"scale": column.scale} if column.scale else {}
+    return record | ({"elements": column.elements} if column.elements else {})
 
 
 def _windows(head: Head) -> Iterator[bytes]:
@@ -78,8 +78,8 @@ def _windows(head: Head) -> Iterator[bytes]:
 
 def _ddls(head: Head) -> Iterator[bytes]:
     for ddl in head.ddls:
-        reported = {"commit_ts": str(ddl.commit_ts), "schema": ddl.schema, "table": ddl.table, "query": ddl.query}
-        yield _line({"kind": "ddl", "seq": head.seq} | reported)
+        ddl_record = {"commit_ts": str(ddl.commit_ts), "schema": ddl.schema, "table": ddl.table, "query": ddl.query}
+        yield _line({"kind": "ddl", "seq": head.seq} | ddl_record)
 
 
 def _changed(head: Head) -> Iterator[bytes]:
@@ -95,16 +95,16 @@ def _changed(head: Head) -> Iterator[bytes]:
 
 
 def _resolved(head: Head) -> dict[str, Any]:
-    result: dict[str, Any] = {"kind": "resolved", "seq": head.seq, "upto_ts": str(head.upto_ts)}
+    record: dict[str, Any] = {"kind": "resolved", "seq": head.seq, "upto_ts": str(head.upto_ts)}
     if head.dump is not None:
-        result["dump"] = _dump(head.dump)
-    return result
+        record["dump"] = _dump(head.dump)
+    return record
 
 
 def _dump(dump: SegmentDump) -> dict[str, Any]:
     complete = [{"schema": table.schema, "table": table.table} for table in dump.complete]
-    result: dict[str, Any] = {"dump_id": dump.dump_id, "state": dump.state, "complete": complete}
-    return result | ({"others": list(map(_dump, dump.others))} if dump.others else {})
+    record: dict[str, Any] = {"dump_id": dump.dump_id, "state": dump.state, "complete": complete}
+    return record | ({"others": list(map(_dump, dump.others))} if dump.others else {})
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -60,12 +60,12 @@ class HttpSink:
         state, client = self._opened(), client_of(self.receiver)
         before, last = state.accepted, Accepted.of(batch.heads[-1].manifest)
         check_next(self.receiver, before and before.seq, batch.heads[0].seq)
-        result = mine(client, client.state(), state)
-        if result.accepted != last:
+        state_there = mine(client, client.state(), state)
+        if state_there.accepted != last:
             raise SinkError(
-                f"{self.receiver} has accepted {result.accepted}, and the tasks up to {last} are done", hint="start the worker again"
+                f"{self.receiver} has accepted {state_there.accepted}, and the tasks up to {last} are done", hint="start the worker again"
             )
-        self._state = result
+        self._state = state_there
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - lines have no index
         accepted = self.look()

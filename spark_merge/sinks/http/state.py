@@ -76,8 +76,8 @@ class ReceiverState(msgspec.Struct, frozen=True):
     def within(self, begun: BegunSegment) -> ReceiverState:
         return msgspec.structs.replace(self, begun=begun)
 
-    def ended(self, value: Accepted) -> ReceiverState:
-        seq, upto_ts, manifest = to_fields(value)
+    def ended(self, accepted: Accepted) -> ReceiverState:
+        seq, upto_ts, manifest = to_fields(accepted)
         return msgspec.structs.replace(self, seq=seq, upto_ts=as_text(upto_ts), manifest=manifest, begun=None)
 
 

@@ -76,20 +76,20 @@ class BodyStream:
     def has(self, seq: Seq) -> bool:
         return self._state.place.seq > seq
 
-    def add(self, ending: SegmentEnding, value: Lines) -> None:
+    def add(self, ending: SegmentEnding, lines: Lines) -> None:
         """The next rows of the segment that has this ending."""
         seq, manifest = ending.accepted.seq, ending.accepted.manifest
         first = self._at.rows if self._at.seq == seq else 0
-        self._at = StreamPlace(seq, first + value.rows)
-        while value.rows:
-            if (reported := min(value.rows, self._rows_received(seq) - first)) > 0:
-                first, value = first + reported, value.split(reported)[1]
+        self._at = StreamPlace(seq, first + lines.rows)
+        while lines.rows:
+            if (rows_there := min(lines.rows, self._rows_received(seq) - first)) > 0:
+                first, lines = first + rows_there, lines.split(rows_there)[1]
                 continue
-            taken = self._room(value)
+            taken = self._room(lines)
             if not taken:
                 self.flush()
                 continue
-            part, value = value.split(taken)
+            part, lines = lines.split(taken)
             self._put(part)
             first += taken
             self._next = self._next.within(BegunSegment(seq, manifest, first, ending.received_as))
@@ -98,10 +98,10 @@ class BodyStream:
         place = self._state.place
         return 1 << 62 if place.seq > seq else place.rows if place.seq == seq else 0
 
-    def _room(self, value: Lines) -> int:
+    def _room(self, lines: Lines) -> int:
         """How many rows go into the body, 0 if it has to be sent before."""
-        schemas = {line: len(schema_line(schema)) for schema, line in value.firsts() if schema.name not in self._tables}
-        rows = min(value.fitting(self._limits.bytes_max - self._bytes, schemas), self._limits.rows_max - self._rows)
+        schemas = {line: len(schema_line(schema)) for schema, line in lines.firsts() if schema.name not in self._tables}
+        rows = min(lines.fitting(self._limits.bytes_max - self._bytes, schemas), self._limits.rows_max - self._rows)
         return max(rows, 0 if self._parts else 1)
 
     def _put(self, part: Lines) -> None:
@@ -140,34 +140,34 @@ class BodyStream:
         self._empty()
 
 
-def ahead(client: Client, expected: ReceiverState, reason: str) -> ReceiverState:
-    """Where the receiver is that took no body up to `expected`: it has it, and maybe more, from a twin of this task. Raises OwnershipLost
+def ahead(client: Client, ours: ReceiverState, reason: str) -> ReceiverState:
+    """Where the receiver is that took no body up to `ours`: it has it, and maybe more, from a twin of this task. Raises OwnershipLost
     where another owner is, SinkError for all else."""
     text = client.state()
-    state = mine(client, text, expected)
-    if state.place < expected.place:
+    state = mine(client, text, ours)
+    if state.place < ours.place:
         raise SinkError(
-            f"{client.receiver}: 409 ({reason}) to what ends before row {expected.place.rows} of segment {expected.place.seq}, and it is"
+            f"{client.receiver}: 409 ({reason}) to what ends before row {ours.place.rows} of segment {ours.place.seq}, and it is"
             f" at row {state.place.rows} of segment {state.place.seq}",
             hint="if it was restored from a backup, the sink continues from it automatically; else see deploy/HTTP-SINK.md for its 409",
         )
     return state
 
 
-def mine(client: Client, text: str | None, expected: ReceiverState) -> ReceiverState:
-    """The receiver's state, if its writer is the one of `expected`. Raises OwnershipLost, SinkError."""
+def mine(client: Client, text: str | None, ours: ReceiverState) -> ReceiverState:
+    """The receiver's state, if its writer is the one of `ours`. Raises OwnershipLost, SinkError."""
     if text is None:
         raise SinkError(
             f"{client.receiver} has lost its state", hint="restore it; else remove the output's rows too, and it is filled again"
         )
     state = state_of(text, where=client.receiver)
-    if (state.owner, state.by) != (expected.owner, expected.by):
-        if state.owner >= expected.owner and continues(expected.log, state.log):
+    if (state.owner, state.by) != (ours.owner, ours.by):
+        if state.owner >= ours.owner and continues(ours.log, state.log):
             raise OwnershipLost(
-                f"{client.receiver} has owner {tuple(state.owner)}, this is {tuple(expected.owner)}", hint="nothing: it has a later owner"
+                f"{client.receiver} has owner {tuple(state.owner)}, this is {tuple(ours.owner)}", hint="nothing: it has a later owner"
             )
         raise SinkError(
-            f"{client.receiver} has owner {tuple(state.owner)} of log {state.log}, this is {tuple(expected.owner)} of log {expected.log}",
+            f"{client.receiver} has owner {tuple(state.owner)} of log {state.log}, this is {tuple(ours.owner)} of log {ours.log}",
             hint="if it was restored from a backup, the sink continues from it automatically; else let one sidecar alone send there",
         )
     return state

@@ -25,7 +25,7 @@ from spark_merge.codecs.encode.text_hashes import text_hashes
 from spark_merge.codecs.encode.untyped import texts
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import RowsRead
-from spark_merge.sinks.formats.parquet_rows import ParquetRows, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.formats.parquet_rows import ColumnSources, ParquetRows, WantedKeys, key_columns, of_keys, opened, present
 
 _PATH, _POSITION = 2147483546, 2147483545
 """Iceberg's reserved ids, of a file of position deletes."""
@@ -61,7 +61,7 @@ class MergedPart:
     schema: TableSchema
     files: tuple[MergedFile, ...]
     deletes: tuple[DeleteFile, ...]
-    sources: Sources
+    sources: ColumnSources
     wanted: WantedKeys | None = None
 
     def __call__(self) -> Iterator[RowsRead]:

@@ -34,7 +34,7 @@ from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, key_columns
+from spark_merge.sinks.formats.parquet_rows import ColumnSources, Source, WantedKeys, key_columns
 from spark_merge.sinks.iceberg.hidden_rows import DeleteFile, MergedFile, MergedPart
 from spark_merge.sinks.iceberg.lake import Identifier, Lake
 from spark_merge.sinks.iceberg.position import PREFIX, standing_of
@@ -210,7 +210,7 @@ def _not_ours(table: Table, has: str) -> SinkError:
 # ---- columns ------------------------------------------------------------------------------------------------------------
 
 
-def _sources(schema: TableSchema, then: TableThen, mode: Any) -> Sources:
+def _sources(schema: TableSchema, then: TableThen, mode: Any) -> ColumnSources:
     """By field id. `_untyped` of a row has the name that the column had when it was written: the file's, or, of a file that somebody else
     has written, one that no other column has had."""
     fields = _own_fields(then.schema, mode)
@@ -220,17 +220,17 @@ def _sources(schema: TableSchema, then: TableThen, mode: Any) -> Sources:
             had.setdefault(lowered(field.name), set()).add(field.field_id)
     results = [fields.get(lowered(name)) for name in schema.column_names()]
     names = tuple(tuple(one for one, ids in had.items() if field is not None and ids == {field.field_id}) for field in results)
-    return Sources(tuple(() if field is None else (field.field_id,) for field in results), names, _untyped(then.schema, mode))
+    return ColumnSources(tuple(() if field is None else (field.field_id,) for field in results), names, _untyped(then.schema, mode))
 
 
-def _sources_of_log(then: TableThen, era: Era, *, renamed: bool) -> Sources:
+def _sources_of_log(then: TableThen, era: Era, *, renamed: bool) -> ColumnSources:
     fields = _own_fields(then.schema, "append")
     columns: list[tuple[Source, ...]] = []
     for one in era.columns:
         field = None if one.name is None else fields.get(lowered(one.name if renamed else one.column.name))
         columns.append(() if field is None else (field.field_id,))
     written = tuple(() if one.name is None else (one.name,) for one in era.columns)
-    return Sources(tuple(columns), written, _untyped(then.schema, "append"))
+    return ColumnSources(tuple(columns), written, _untyped(then.schema, "append"))
 
 
 def _own_fields(schema: Schema, mode: Any) -> Mapping[str, NestedField]:

@@ -30,12 +30,12 @@ from sidecar.shared.columns.zone import ZERO
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, IndexDefinition, TableSchema, lowered
 from sidecar.shared.partition.ids import NEW_LOG
-from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
+from sidecar.shared.ticdc.dispatch import Hashing, TopicPartitionRule
 
 _Hashes = npt.NDArray[np.uint32]
 
 
-def partitions(rule: PartitionRule, schema: TableSchema, changes: pa.Table, count: int) -> npt.NDArray[np.int32]:
+def partitions(rule: TopicPartitionRule, schema: TableSchema, changes: pa.Table, count: int) -> npt.NDArray[np.int32]:
     """One a row of `changes` (contract.CHANGES, of one table), of `count` partitions. Raises SinkError for an index or a column that the
     table has not, and for rows that do not fit the schema."""
     rows = changes.num_rows
@@ -50,12 +50,12 @@ def partitions(rule: PartitionRule, schema: TableSchema, changes: pa.Table, coun
     return (hashes % np.uint32(count)).astype(np.int32)
 
 
-def by_handle_key(rule: PartitionRule, schema: TableSchema) -> bool:
+def by_handle_key(rule: TopicPartitionRule, schema: TableSchema) -> bool:
     """Whether a row's handle key alone decides its partition. Raises as `partitions`."""
     return all(schema.columns[part.place].name in schema.key for part in hashed(rule, schema))
 
 
-def verify(rule: PartitionRule, schema: TableSchema) -> None:
+def verify(rule: TopicPartitionRule, schema: TableSchema) -> None:
     """What TiCDC asks of each table before a changefeed starts. Raises SinkError."""
     hashed(rule, schema)
     if rule.kind == "index-value" and rule.index and not _index(rule.index, schema).unique:
@@ -76,7 +76,7 @@ class HashedPart(NamedTuple):
     place: int
 
 
-def hashed(rule: PartitionRule, schema: TableSchema) -> list[HashedPart]:
+def hashed(rule: TopicPartitionRule, schema: TableSchema) -> list[HashedPart]:
     """What of a row of the table is hashed, besides its name. Raises SinkError."""
     match rule.kind:
         case "table" | "ts":
@@ -120,7 +120,7 @@ def _index(name: str, schema: TableSchema) -> IndexDefinition:
     return definition
 
 
-def _of_index(rule: PartitionRule, schema: TableSchema) -> Iterable[HashedPart]:
+def _of_index(rule: TopicPartitionRule, schema: TableSchema) -> Iterable[HashedPart]:
     for part in _index(rule.index, schema).parts:
         place = _place(part.column, schema, rule.hashing) if part.column else None
         if place is not None:
@@ -129,7 +129,7 @@ def _of_index(rule: PartitionRule, schema: TableSchema) -> Iterable[HashedPart]:
             raise _behind_the_row(part.column or part.expression, schema)
 
 
-def _of_column(requested: str, rule: PartitionRule, schema: TableSchema) -> HashedPart:
+def _of_column(requested: str, rule: TopicPartitionRule, schema: TableSchema) -> HashedPart:
     own = next((name for name in _all_columns(schema) if lowered(name) == lowered(requested)), None)
     if own is None or own not in schema.column_names():
         what = "columns not found" if own is None else "found virtual generated columns"

@@ -72,14 +72,14 @@ class Bulk:
             return
         tables = sorted({rows.table for rows in waiting})
         numbers = pa.array(np.concatenate([np.full(len(rows.ids), tables.index(rows.table), np.int32) for rows in waiting]))
-        ids, result = (pa.concat_arrays([rows[part] for rows in waiting]) for part in (1, 2))
+        ids, sources = (pa.concat_arrays([rows[part] for rows in waiting]) for part in (1, 2))
         if len(waiting) > 1 or pc.count_distinct(ids).as_py() < len(ids):
             last = last_places(pc.binary_join_element_wise(numbers.cast(pa.string()), ids, " "))
-            numbers, ids, result = numbers.take(last), ids.take(last), result.take(last)
-        self._send(tables, numbers, ids, result)
+            numbers, ids, sources = numbers.take(last), ids.take(last), sources.take(last)
+        self._send(tables, numbers, ids, sources)
 
     def _send(self, tables: Sequence[TableName], numbers: pa.Array, ids: pa.Array, lines: pa.Array) -> None:
-        give_up_s, wait_s = time.monotonic() + client.RETRY_S, client.RETRY_FIRST_S
+        give_up_s, wait_s = time.monotonic() + client.RETRY_S, client.OPENSEARCH_RETRY_FIRST_S
         while True:
             answered = self._session.retried(partial(self._once, _body(lines)), doing="writing rows")
             if not answered["errors"]:
@@ -92,12 +92,12 @@ class Bulk:
             if not busy:
                 return
             if len(busy) < len(items):
-                give_up_s, wait_s = time.monotonic() + client.RETRY_S, client.RETRY_FIRST_S
+                give_up_s, wait_s = time.monotonic() + client.RETRY_S, client.OPENSEARCH_RETRY_FIRST_S
             elif time.monotonic() > give_up_s:
                 raise self._rejection_error([(tables[numbers[at].as_py()], ids[at].as_py(), items[at]) for at in busy])
             numbers, ids, lines = numbers.take(pa.array(busy)), ids.take(pa.array(busy)), lines.take(pa.array(busy))
             time.sleep(wait_s * random.uniform(0.5, 1.5))
-            wait_s = min(wait_s * 2, client.RETRY_MAX_S)
+            wait_s = min(wait_s * 2, client.OPENSEARCH_RETRY_MAX_S)
 
     def _once(self, body: bytes) -> Any:
         """The owner of the output is checked each time."""

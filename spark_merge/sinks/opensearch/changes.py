@@ -56,7 +56,7 @@ class KeptIndex:
 
 
 @dataclass(slots=True)
-class Changes:
+class IndexChanges:
     dropped: list[TableSchema] = field(default_factory=list)
     made: list[TableSchema] = field(default_factory=list)
     emptied: list[tuple[TableSchema, TableSchema]] = field(default_factory=list)
@@ -72,20 +72,20 @@ def arrived(head: Head) -> list[TableSchema]:
     return [effect.after for effect in effects(head) if effect.fate is TableFate.ARRIVED and effect.after is not None]
 
 
-def changes(head: Head, *, again: bool = False) -> Changes:
+def changes(head: Head, *, again: bool = False) -> IndexChanges:
     """`again`: tables that cannot be followed begin again without rows. Raises SinkError for what cannot be followed."""
-    result = Changes()
+    due = IndexChanges()
     for effect in effects(head) if again else checked_effects(head):
         try:
-            _one(result, effect)
+            _one(due, effect)
         except SinkError as error:
             if not again:
                 raise _refused(head, error) from error
-            _begin_again(result, effect.before, effect.after)
-    return result
+            _begin_again(due, effect.before, effect.after)
+    return due
 
 
-def _one(value: Changes, effect: TableEffect) -> None:
+def _one(changes: IndexChanges, effect: TableEffect) -> None:
     match effect.fate, effect.before, effect.after:
         case TableFate.UNKEYED, _, _:
             raise SinkError(effect.unkeyed, hint="")
@@ -94,23 +94,23 @@ def _one(value: Changes, effect: TableEffect) -> None:
         case TableFate.GONE, _, _:
             pass  # no statement says that its rows are gone
         case TableFate.CREATED | TableFate.ARRIVED | TableFate.EMPTIED, old, new:
-            _begin_again(value, old, new)
+            _begin_again(changes, old, new)
         case _, TableSchema() as old, None:
-            value.dropped.append(old)
+            changes.dropped.append(old)
         case _, TableSchema() as old, TableSchema() as new:
             if effect.rows_leave:
                 raise SinkError(f"rows of {effect.name} come or go with its partitions, without change events", hint="")
             if old != new or effect.renamed_columns:
-                value.kept.append(KeptIndex(old, new, tuple(_sources(old, new, effect.columns))))
+                changes.kept.append(KeptIndex(old, new, tuple(_sources(old, new, effect.columns))))
 
 
-def _begin_again(value: Changes, old: TableSchema | None, new: TableSchema | None) -> None:
+def _begin_again(changes: IndexChanges, old: TableSchema | None, new: TableSchema | None) -> None:
     if old is not None and new is not None:
-        value.emptied.append((old, new))
+        changes.emptied.append((old, new))
     elif new is not None:
-        value.made.append(new)
+        changes.made.append(new)
     elif old is not None:
-        value.dropped.append(old)
+        changes.dropped.append(old)
 
 
 def _refused(head: Head, error: SinkError) -> SinkError:

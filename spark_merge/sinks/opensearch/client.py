@@ -30,7 +30,7 @@ Body: TypeAlias = "Mapping[str, Any] | bytes | None"
 RETRY_S = 30.0
 """How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
-RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 0.5
+OPENSEARCH_RETRY_FIRST_S, OPENSEARCH_RETRY_MAX_S, OPENSEARCH_RETRY_JITTER_S = 0.1, 3.0, 0.5
 
 STEPS = 3
 """Of a request, each within the server's timeout: to connect, to send, to read the answer."""
@@ -65,9 +65,9 @@ class OpenSearchSession:
         if self._client is None:
             self._client = _client(self.server, as_text=self._as_text)
         headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else None
-        requested = {**(params or {}), "request_timeout": self.server.timeout_s, "ignore": ignore}
+        all_params = {**(params or {}), "request_timeout": self.server.timeout_s, "ignore": ignore}
         with may_take(STEPS * self.server.timeout_s):
-            return self._client.transport.perform_request(method, path, params=requested, body=body, headers=headers)
+            return self._client.transport.perform_request(method, path, params=all_params, body=body, headers=headers)
 
     def asked(
         self,
@@ -89,9 +89,9 @@ class OpenSearchSession:
                 on=passes,
                 attempts=None,
                 timeout=patience_s(RETRY_S),
-                wait_initial=RETRY_FIRST_S,
-                wait_max=RETRY_MAX_S,
-                wait_jitter=RETRY_JITTER_S,
+                wait_initial=OPENSEARCH_RETRY_FIRST_S,
+                wait_max=OPENSEARCH_RETRY_MAX_S,
+                wait_jitter=OPENSEARCH_RETRY_JITTER_S,
             ):
                 with attempt:
                     return action()
@@ -144,9 +144,9 @@ def sink_error(error: TransportError, server: OpenSearchServer, doing: str) -> S
 
 def reason_of(error: TransportError) -> str:
     info = error.info if isinstance(error.info, dict) else {}
-    reported = info.get("error")
-    if isinstance(reported, dict):
-        return f"{reported.get('reason') or reported.get('type')} (status {error.status_code})"
+    cause = info.get("error")
+    if isinstance(cause, dict):
+        return f"{cause.get('reason') or cause.get('type')} (status {error.status_code})"
     return str(error.info) if status_of(error) < 0 else f"{error.error} (status {error.status_code})"
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Seq, TableSchema
-from spark_merge.sinks.opensearch.changes import Changes, ColumnSource, KeptIndex
+from spark_merge.sinks.opensearch.changes import ColumnSource, IndexChanges, KeptIndex
 from spark_merge.sinks.opensearch.client import NOT_FOUND
 from spark_merge.sinks.opensearch.fields import Form, Forms, differs
 from spark_merge.sinks.opensearch.indices import IndexThere, Indices
@@ -56,7 +56,7 @@ class IndexDdlRunner:
     since: Seq
     still_ours: Callable[[], object]
 
-    def carry_out(self, changes: Changes) -> None:
+    def carry_out(self, changes: IndexChanges) -> None:
         """All of it, but what is done. Raises SinkError, OwnershipLost."""
         for schema in changes.dropped:
             if (name := self.there.get(self._alias(schema))) is not None:
@@ -86,14 +86,14 @@ class IndexDdlRunner:
     def _make(self, schema: TableSchema) -> None:
         """An index that the operator has made is taken. One of this log has the rows of an earlier table of this name, and is replaced."""
         alias = self._alias(schema)
-        result = self.indices.there([alias]).get(alias)
-        if result is None:
+        index = self.indices.there([alias]).get(alias)
+        if index is None:
             self.still_ours()
             self.indices.make(alias, schema, self.since)
-        elif self.indices.of_this_log(result) and result.name != physical(alias, self.since):
-            self._go_over(result.name, self.indices.make(alias, schema, self.since, aliased=False), alias)
+        elif self.indices.of_this_log(index) and index.name != physical(alias, self.since):
+            self._go_over(index.name, self.indices.make(alias, schema, self.since, aliased=False), alias)
         else:
-            self.indices.fit(schema, result)
+            self.indices.fit(schema, index)
 
     def _rename(self, kept: list[KeptIndex]) -> None:
         """All in one step: names may be swapped."""
@@ -117,8 +117,8 @@ class IndexDdlRunner:
 
     def _go_over(self, old: str | None, new: str, alias: str) -> None:
         """`alias` leads to `new` alone, and `old` is gone."""
-        result = self.indices.there([alias]).get(alias)
-        if result is not None and result.name == new:
+        index = self.indices.there([alias]).get(alias)
+        if index is not None and index.name == new:
             return
         self.still_ours()
         actions: list[dict[str, Any]] = [{"add": {"index": new, "alias": alias}}]
@@ -154,12 +154,12 @@ class IndexDdlRunner:
             "conflicts": "proceed",
             "script": {"lang": "painless", "source": SCRIPT, "params": {"columns": list(_columns(kept, self.indices.settings.forms))}},
         }
-        result: dict[str, Any] | None = None
-        while result is None:  # a task is forgotten by a server that starts again
+        task: dict[str, Any] | None = None
+        while task is None:  # a task is forgotten by a server that starts again
             self.still_ours()
             started = session.asked(doing, "POST", "/_reindex", body, params={"wait_for_completion": "false", "refresh": "true"})
-            result = self._ended(started["task"], doing)
-        if problem := result.get("error") or result.get("response", {}).get("failures"):
+            task = self._ended(started["task"], doing)
+        if problem := task.get("error") or task.get("response", {}).get("failures"):
             raise SinkError(
                 f"{session.server}: {doing}: {problem}",
                 hint="remove the cause; or name the DDL in ddl-anew of the sink's URI and dump the table again",
@@ -175,11 +175,11 @@ class IndexDdlRunner:
         """What a task of the server came to, None for one that it does not know any more."""
         session, wait_s = self.indices.session, POLL_FIRST_S
         while True:
-            result: dict[str, Any] = session.asked(doing, "GET", f"/_tasks/{task}", ignore=(NOT_FOUND,))
-            if "completed" not in result:
+            task_state: dict[str, Any] = session.asked(doing, "GET", f"/_tasks/{task}", ignore=(NOT_FOUND,))
+            if "completed" not in task_state:
                 return None
-            if result["completed"]:
-                return result
+            if task_state["completed"]:
+                return task_state
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, POLL_MAX_S)
 

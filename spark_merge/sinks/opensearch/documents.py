@@ -54,8 +54,8 @@ def _actions(ids: pa.Array, puts: pa.Array, version: pa.Array, alias: str) -> pa
     verb = pc.if_else(puts, '{"index":{"_index":', '{"delete":{"_index":')
     head = json.dumps(alias, ensure_ascii=False) + ',"_id":'
     end = ',"version_type":"external_gte"}}\n'
-    result = pc.binary_join_element_wise(verb, head, strings(ids, html=False), ',"version":', version.cast(pa.string()), end, "")
-    return _array(result)
+    actions = pc.binary_join_element_wise(verb, head, strings(ids, html=False), ',"version":', version.cast(pa.string()), end, "")
+    return _array(actions)
 
 
 def _documents(block: Block, images: dict[str, pa.Array], forms: Forms) -> pa.Array:

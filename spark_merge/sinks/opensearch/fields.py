@@ -96,8 +96,8 @@ class Forms:
                 assert_never(never)
 
     def properties(self, schema: TableSchema, *, unsigned_long: bool) -> dict[str, Mapped]:
-        result = {column.name: self.mapping(column, unsigned_long=unsigned_long) for column in schema.columns}
-        return {name: mapping for name, mapping in result.items() if mapping is not None}
+        mappings = {column.name: self.mapping(column, unsigned_long=unsigned_long) for column in schema.columns}
+        return {name: mapping for name, mapping in mappings.items() if mapping is not None}
 
 
 def problems(schema: TableSchema) -> Iterator[tuple[str, str]]:
@@ -110,10 +110,10 @@ def problems(schema: TableSchema) -> Iterator[tuple[str, str]]:
             yield f"column {name!r} of {schema.name} cannot be a field: a dot is the way into an object", way_out
 
 
-def differs(result: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def differs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether a field that is there is another than is wanted; what it has besides is its owner's."""
     for name, value in wanted.items():
-        other = result.get(name)
+        other = there.get(name)
         if isinstance(value, Mapping):
             if not isinstance(other, Mapping) or differs(other, value):
                 return True

@@ -38,5 +38,5 @@ def holds_rows(uri: SinkUri) -> bool:
         if "error" not in session.asked("looking for the position", "GET", path, ignore=(NOT_FOUND,)):
             return False
         pattern = f"/{quote(settings.names.any(), safe='*')},-.*/_count"
-        result = session.asked("looking whether there are rows", "GET", pattern, params={"ignore_unavailable": "true"}, ignore=(NOT_FOUND,))
-        return bool(result.get("count", 0))
+        answer = session.asked("looking whether there are rows", "GET", pattern, params={"ignore_unavailable": "true"}, ignore=(NOT_FOUND,))
+        return bool(answer.get("count", 0))

@@ -75,9 +75,9 @@ class Indices:
     @cached_property
     def unsigned_long(self) -> bool:
         """Whether the server has it: OpenSearch 2.8, Elasticsearch 7.10 but the one without its licence's parts."""
-        result = self.session.asked("asking what it is", "GET", "/")["version"]
-        number = tuple(int(part) for part in result["number"].split("-")[0].split(".")[:2])
-        return number >= ((2, 8) if result.get("distribution") == "opensearch" else (7, 10)) and result.get("build_flavor") != "oss"
+        version = self.session.asked("asking what it is", "GET", "/")["version"]
+        number = tuple(int(part) for part in version["number"].split("-")[0].split(".")[:2])
+        return number >= ((2, 8) if version.get("distribution") == "opensearch" else (7, 10)) and version.get("build_flavor") != "oss"
 
     def there(self, names: Iterable[str]) -> dict[str, IndexThere]:
         """By alias, those that lead to an index. Raises SinkError for one that leads to several, and for an index of that very name."""
@@ -113,7 +113,7 @@ class Indices:
                 ignore=(NOT_FOUND,),
             )
             if "error" not in answered or "mappings" in answered["error"]:
-                yield from (IndexThere.of_json(name, result) for name, result in answered.items())
+                yield from (IndexThere.of_json(name, index) for name, index in answered.items())
 
     def of_this_log(self, index: IndexThere) -> bool:
         return bool(index.log_id) and continues(index.log_id, self._log_id)

@@ -25,20 +25,20 @@ def rows_of(sources: Sequence[msgspec.Raw], schema: TableSchema, forms: Forms) -
     read = {column.name: _type(column, forms) for column in schema.columns if forms.form(column) is not Form.RAW}
     data = b"\n".join(map(bytes, sources))
     try:
-        result = arrow_json.read_json(
+        parsed = arrow_json.read_json(
             io.BytesIO(data),
             arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
             arrow_json.ParseOptions(explicit_schema=pa.schema(list(read.items())), unexpected_field_behavior="ignore"),
         )
-        if result.num_rows != len(sources):
-            raise pa.ArrowInvalid(f"{result.num_rows} rows in {len(sources)} documents")
+        if parsed.num_rows != len(sources):
+            raise pa.ArrowInvalid(f"{parsed.num_rows} rows in {len(sources)} documents")
         raw = _raw(sources, [column.name for column in schema.columns if column.name not in read])
     except (pa.ArrowInvalid, msgspec.MsgspecError) as error:
         raise SinkError(
             f"a document of {schema.name} has other fields than this sink writes: {error}",
             hint="see who else writes to the index, and dump the table again",
         ) from error
-    columns = [_text(column, forms, result.column(column.name)) if column.name in read else raw[column.name] for column in schema.columns]
+    columns = [_text(column, forms, parsed.column(column.name)) if column.name in read else raw[column.name] for column in schema.columns]
     return pa.Table.from_arrays(columns, names=list(schema.column_names()))
 
 
@@ -71,8 +71,10 @@ def _text(column: Column, forms: Forms, values: pa.ChunkedArray) -> pa.Array | p
 def _raw(sources: Sequence[msgspec.Raw], names: Sequence[str]) -> dict[str, pa.Array]:
     """Their texts as they are in the documents."""
     documents = [_fields.decode(source) for source in sources] if names else []
-    result = {name: [document.get(name, _NULL) for document in documents] for name in names}
-    return {name: pa.array([None if text == _NULL else bytes(text) for text in texts], pa.string()) for name, texts in result.items()}
+    texts_by_name = {name: [document.get(name, _NULL) for document in documents] for name in names}
+    return {
+        name: pa.array([None if text == _NULL else bytes(text) for text in texts], pa.string()) for name, texts in texts_by_name.items()
+    }
 
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -177,8 +177,8 @@ class IdsPart:
                 documents = msgspec.json.decode(text, type=_Documents).docs
                 if wrong := b" ".join(bytes(one.error) for one in documents).strip():
                     raise source.incomplete(wrong.decode())
-                if results := [one.source for one in documents if bytes(one.source)]:
-                    yield source.rows(results)
+                if sources := [one.source for one in documents if bytes(one.source)]:
+                    yield source.rows(sources)
 
 
 def reading(indices: Indices, schema: TableSchema, accepted: Accepted | None, *, parts: int, keys: pa.Table | None) -> Reading:

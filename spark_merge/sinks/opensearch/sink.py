@@ -24,7 +24,7 @@ from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.kit.target_tables import TargetTables
 from spark_merge.sinks.kit.written import end_with_ddls, planned
-from spark_merge.sinks.opensearch.changes import Changes, arrived, changes, ours
+from spark_merge.sinks.opensearch.changes import IndexChanges, arrived, changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.ddl import IndexDdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
@@ -62,8 +62,8 @@ class OpenSearchSink:
         check_apart(names, before, lambda target: [self._settings.names.alias_of(target)], routes=self._settings.names.routes)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
-        results = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
-        tasks = [tuple(replace(task, order="table") for task in stage) for stage in results]
+        batch_stages = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
+        tasks = [tuple(replace(task, order="table") for task in stage) for stage in batch_stages]
         return planned(heads, tasks, written=self._position.state.detail is not None, writer=lambda: self._writer(heads))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
@@ -76,9 +76,9 @@ class OpenSearchSink:
             self._make_arrived(last)
         else:
             self._settings.names.check(ours(last.next_schemas))
-            result = changes(last, again=last.upto_ts in self._settings.again)
+            ddl_changes = changes(last, again=last.upto_ts in self._settings.again)
             end_with_ddls(
-                self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._carry_out(last, result)
+                self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._carry_out(last, ddl_changes)
             )
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
@@ -122,11 +122,11 @@ class OpenSearchSink:
             names = {alias: index.name for alias, index in there.items()}
             self._position.change(WrittenBatch(last.seq, names, last.manifest.id))
 
-    def _carry_out(self, last: Head, value: Changes) -> None:
+    def _carry_out(self, last: Head, changes: IndexChanges) -> None:
         written = self._position.state.detail
         assert written is not None, "it is noted"
         self._ready.forget()
-        IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(value)
+        IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(changes)
         if self._settings.refresh == "accept":
             self._refresh(ours(last.next_schemas).keys())
 

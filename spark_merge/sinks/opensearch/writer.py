@@ -36,5 +36,5 @@ class BulkWriter:
         alias, has_documents = self.settings.names.alias(schema.name), schema.key and schema.name != MARK_TABLE
         for piece in counted(portion, counts):
             for block in blocks(schema, portion.unit.seq, piece) if has_documents else ():
-                for ids, result in lines(block, alias, self.settings.forms) if block.rows else ():
-                    requests.add(bulk.BulkRows(schema.name, ids, result))
+                for ids, documents in lines(block, alias, self.settings.forms) if block.rows else ():
+                    requests.add(bulk.BulkRows(schema.name, ids, documents))

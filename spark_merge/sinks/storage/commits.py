@@ -71,7 +71,7 @@ class StorageOutput:
         if storage_log is None:
             _check_empty(self._folder)
             return None
-        if differing := sorted({name for name, _ in storage_log.options.items() ^ self._options.reported.items()}):
+        if differing := sorted({name for name, _ in storage_log.options.items() ^ self._options.output_form.items()}):
             raise SinkError(
                 f"{self._folder} was begun with other values of {', '.join(differing)}",
                 hint="give the same ones, or deliver to a new folder: its readers go by them",
@@ -79,7 +79,7 @@ class StorageOutput:
         return storage_log.log_id
 
     def claim(self, log_id: str) -> bool:
-        mine = StorageLog(log_id, dict(self._options.reported))
+        mine = StorageLog(log_id, dict(self._options.output_form))
         if self._written is None:
             return LOG.create(self._folder, IDENTITY, mine)
         if self._written != mine:

@@ -109,7 +109,7 @@ class _Naming:
         self.lasts: dict[StoragePlace, Last] = {}
         self.before: list[SchemaFile] = []
         self.after: list[SchemaFile] = []
-        self._reported: dict[TableName, StoredVersion] = {}
+        self._current: dict[TableName, StoredVersion] = {}
 
     def file(self, place: StoragePlace) -> str:
         """The name of the next file of this place."""
@@ -122,16 +122,16 @@ class _Naming:
 
     def _version(self, name: TableName) -> int:
         """Of the batch's rows of this table; its schema file is written, or will be before them."""
-        if name not in self._reported:
+        if name not in self._current:
             version = self._names.versions.get(name, StoredVersion(self.begin_ts, None))
-            reported = self._file(name, schema_of(self._heads[0].schemas, name), version.version)
-            if version.checksum is not None and version.checksum != reported.checksum:
-                reported = replace(reported, version=max(version.version + 1, self._heads[0].manifest.after_ts))
-            if reported.version != version.version or version.checksum is None:
-                self.before.append(reported)
-                self.versions[name] = StoredVersion(reported.version, reported.checksum)
-            self._reported[name] = StoredVersion(reported.version, reported.checksum)
-        return self._reported[name].version
+            schema_file = self._file(name, schema_of(self._heads[0].schemas, name), version.version)
+            if version.checksum is not None and version.checksum != schema_file.checksum:
+                schema_file = replace(schema_file, version=max(version.version + 1, self._heads[0].manifest.after_ts))
+            if schema_file.version != version.version or version.checksum is None:
+                self.before.append(schema_file)
+                self.versions[name] = StoredVersion(schema_file.version, schema_file.checksum)
+            self._current[name] = StoredVersion(schema_file.version, schema_file.checksum)
+        return self._current[name].version
 
     def _file(self, name: TableName, table: TableSchema | None, version: int, ddl: DdlRecord | None = None) -> SchemaFile:
         return schema_file(name, table, version, self._options.architecture, ddl)
@@ -163,20 +163,20 @@ class _Naming:
 
 def _name_after(ddl: DdlRecord, head: Head) -> TableName:
     """As the tables spell it; of a table that is renamed the new name."""
-    requested = TableName(ddl.schema, ddl.table)
+    written_name = TableName(ddl.schema, ddl.table)
     if not ddl.table:
-        return requested
-    after, before = _spelled(requested, head.next_schemas), _spelled(requested, head.schemas)
+        return written_name
+    after, before = _spelled(written_name, head.next_schemas), _spelled(written_name, head.schemas)
     if after is not None or before is None:
-        return after or requested
+        return after or written_name
     same_id = [name for name, table in head.next_schemas.items() if table.table_id and table.table_id == head.schemas[before].table_id]
     return same_id[0] if same_id else before
 
 
-def _spelled(requested: TableName, schemas: Mapping[TableName, TableSchema]) -> TableName | None:
-    if requested in schemas:
-        return requested
-    return next((name for name in schemas if name.folded() == requested.folded()), None)
+def _spelled(written_name: TableName, schemas: Mapping[TableName, TableSchema]) -> TableName | None:
+    if written_name in schemas:
+        return written_name
+    return next((name for name in schemas if name.folded() == written_name.folded()), None)
 
 
 def _changed(head: Head) -> set[TableName]:

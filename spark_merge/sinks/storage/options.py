@@ -47,11 +47,11 @@ def _word(*known: Any) -> ValueKind[Any]:
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """Picklable. The defaults are TiCDC's. `json`: of canal-json, None for csv. `reported`: what decides the output's form, by the URI."""
+    """Picklable. The defaults are TiCDC's. `json`: of canal-json, None for csv. `output_form`: what decides it, by the URI."""
 
     csv: CsvForm
     json: Encoder | None
-    reported: Mapping[str, str]
+    output_form: Mapping[str, str]
     protocol: Protocol = option("protocol", _word(*get_args(Protocol)), "csv", "The format of the data files.", shown="must be given")
     date_separator: DateSeparator = option("date-separator", _word(*DATES), "day", "Puts files into a folder for each year, month or day.")
     digits: int = option("file-index-digit", number(6, 20), 20, "Digits of a data file's number.")
@@ -128,7 +128,7 @@ PARAMETERS = names_of(*OPTIONS)
 
 def options_of(given: Mapping[str, str]) -> StorageOptions:
     """Raises SinkError, ConfigError naming the parameter."""
-    options = read(StorageOptions, given, csv=CsvForm(), json=None, reported={})
+    options = read(StorageOptions, given, csv=CsvForm(), json=None, output_form={})
     if options.handle_key:
         raise SinkError(f"storage is not written with csv.output-handle-key=true: {_NO_HANDLE_KEY}", hint="leave csv.output-handle-key out")
     own = FORMS[options.protocol].own
@@ -139,7 +139,7 @@ def options_of(given: Mapping[str, str]) -> StorageOptions:
         options,
         csv=_csv(options, read(Csv, given)),
         json=_encoder(options, read(own, given)) if FORMS[options.protocol].is_encoded else None,
-        reported=dict(sorted((one.name, given.get(one.name, one.default_text())) for one in deciding)),
+        output_form=dict(sorted((one.name, given.get(one.name, one.default_text())) for one in deciding)),
     )
 
 

@@ -58,13 +58,13 @@ def read_back(output: StoredOutput, accepted: Accepted, schema: TableSchema, *, 
     """Raises SinkError."""
     if output.options.json is None:
         check_form(output.options.csv)
-    reported = _schema_files(output.folder)
-    results = eras(schema, [one.ddl(name) for (name, _), one in reported.items()])
+    schema_files = _schema_files(output.folder)
+    table_eras = eras(schema, [one.ddl(name) for (name, _), one in schema_files.items()])
     files: list[StoredFile] = []
-    for name in dict.fromkeys(name for name, _ in reported if any(era.name.folded() == name.folded() for era in results)):
+    for name in dict.fromkeys(name for name, _ in schema_files if any(era.name.folded() == name.folded() for era in table_eras)):
         for folder in _folders(output, name):
-            if (era := era_of(results, name, folder.version + 1)) is not None:
-                columns = reported[name, folder.version].columns
+            if (era := era_of(table_eras, name, folder.version + 1)) is not None:
+                columns = schema_files[name, folder.version].columns
                 files += [StoredFile(f"{name.schema}/{name.table}/{path}", era, columns) for path in folder.checked(output, name)]
     for file in files:
         file.era.check()
@@ -106,8 +106,8 @@ def _schema_files(folder: Folder) -> Mapping[tuple[TableName, int], _ReportedVer
 
 def _version_of(text: bytes, version: int, place: str) -> _ReportedVersion:
     try:
-        reported = json.loads(text)
-        return _ReportedVersion(version, str(reported["Query"]), tuple(map(column_of, reported["TableColumns"] or ())))
+        content = json.loads(text)
+        return _ReportedVersion(version, str(content["Query"]), tuple(map(column_of, content["TableColumns"] or ())))
     except (ValueError, KeyError, TypeError) as error:
         raise SinkError(f"{place} is no schema file: {error!r}", hint=_RESTORE) from error
 

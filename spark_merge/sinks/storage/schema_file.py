@@ -90,8 +90,8 @@ def table_columns(table: TableSchema, architecture: Architecture) -> tuple[dict[
     definition = definition_of(table)
     primary = {part.column.lower() for index in definition.indexes if index.primary for part in index.parts}
     labels = {column.name: column.elements for column in table.columns} if architecture == "new" else {}
-    reported = [column for column in definition.columns if not column.generated or column.stored]
-    return tuple(_column(table.name, one, one.name.lower() in primary, labels.get(one.name, ())) for one in reported)
+    written_columns = [column for column in definition.columns if not column.generated or column.stored]
+    return tuple(_column(table.name, one, one.name.lower() in primary, labels.get(one.name, ())) for one in written_columns)
 
 
 def _column(table: TableName, column: ColumnDefinition, is_primary: bool, labels: tuple[str, ...]) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def _column(table: TableName, column: ColumnDefinition, is_primary: bool, labels
 def _scale(word: str, length: str, scale: str) -> str | None:
     if word == "decimal":
         return scale or "0"
-    reported = length if word in _OF_TIME else scale if word in ("float", "double") else ""
-    return reported if reported not in ("", "0") else None
+    digits = length if word in _OF_TIME else scale if word in ("float", "double") else ""
+    return digits if digits not in ("", "0") else None
 
 
 def default_text(column: ColumnDefinition) -> str | None:
@@ -138,15 +138,15 @@ def default_text(column: ColumnDefinition) -> str | None:
     return sql[1:-1] if sql.startswith("(") and sql.endswith(")") else sql
 
 
-def column_of(reported: dict[str, Any]) -> Column:
+def column_of(fields: dict[str, Any]) -> Column:
     """What a column's fields say of its values. Labels are not in files of the classic architecture."""
-    words = str(reported["ColumnType"]).lower()
+    words = str(fields["ColumnType"]).lower()
     kind = kind_of(words)
     if kind is None:
         raise ValueError(f"type {words}")
-    scale = int(reported.get("ColumnScale") or 0) if kind in ("decimal", "time", "datetime", "timestamp") else 0
-    length = int(reported.get("ColumnPrecision") or -1) if words.partition(" ")[0] in ("binary", "bit", "decimal") else -1
-    return Column(str(reported["ColumnName"]), kind, length=length, scale=scale, elements=tuple(reported.get("ColumnElems") or ()))
+    scale = int(fields.get("ColumnScale") or 0) if kind in ("decimal", "time", "datetime", "timestamp") else 0
+    length = int(fields.get("ColumnPrecision") or -1) if words.partition(" ")[0] in ("binary", "bit", "decimal") else -1
+    return Column(str(fields["ColumnName"]), kind, length=length, scale=scale, elements=tuple(fields.get("ColumnElems") or ()))
 
 
 # ---- JSON as Go's MarshalIndent ------------------------------------------------------------------------------------------

@@ -73,11 +73,11 @@ def test_an_endpoint_that_is_not_host_and_port_is_refused(endpoint: str) -> None
 )
 def test_what_is_said_names_what_the_operator_has_given(named: EtcdNamed, says: str, not_said: str) -> None:
     client = EtcdClient(NOWHERE, named=named)
-    with pytest.raises(CoordinationLost) as reported:
+    with pytest.raises(CoordinationLost) as error:
         client.get("/x")
     client.close()
-    assert says in reported.value.hint
-    assert not_said not in reported.value.hint
+    assert says in error.value.hint
+    assert not_said not in error.value.hint
     with pytest.raises(ConfigError, match=f"set {named.endpoints} to PD's client addresses"):
         EtcdClient(EtcdSection(endpoints=("pd",)), named=named)
 

@@ -210,7 +210,7 @@ def test_an_owner_that_is_silent_for_a_lease_gets_no_keepalive_until_the_lease_h
     order = order_of(owner, writing, ORDER)
     monkeypatch.setattr("sidecar.adapters.etcd.keeper.AGAIN_S", 0.0)
     now[0] += LEASE_S
-    silent_since = owner.received
+    silent_since = owner.last_line_s
     assert not owner.ends(order, 0.0)
     assert now[0] - silent_since >= 2 * LEASE_S
     os.close(writing)

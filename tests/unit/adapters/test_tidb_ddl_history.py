@@ -29,7 +29,7 @@ def history_of(tidb: FakeTidb) -> DdlHistory:
     return DdlHistory(tidb.settings(), lambda ddl: ddl.schema != "other")
 
 
-def reported(history: DdlHistory, after_ts: int) -> list[tuple[int, int | None]]:
+def finished(history: DdlHistory, after_ts: int) -> list[tuple[int, int | None]]:
     return [(ddl.number, ddl.commit_ts) for ddl in history.since(CommitTs(after_ts))[0]]
 
 
@@ -40,14 +40,14 @@ def test_a_ddl_is_reported_once_with_the_tso_at_which_it_was_done_and_not_the_on
     assert (first.number, first.commit_ts, first.kind, first.tables) == (70, 333, "modify column", (TableName("shop", "Orders"),))
     assert (second.number, second.commit_ts) == (71, 900), "done, and not synced yet"
     assert upto_ts == 1001
-    assert reported(history, upto_ts) == []
+    assert finished(history, upto_ts) == []
     tidb.job_list = [
         *tidb.job_list[:1],
         replace(tidb.job_list[1], synced_ts=1005),
         FakeJob(72, ORDERS, Action.ADD_COLUMN, 1002, 1004, 1006),
     ]
     tidb.now_ts = 2000
-    assert reported(history, 1001) == [(72, 1004)]
+    assert finished(history, 1001) == [(72, 1004)]
 
 
 def test_what_an_outage_kept_from_being_reported_is_reported_by_the_next_look(tidb: FakeTidb) -> None:
@@ -62,22 +62,22 @@ def test_what_an_outage_kept_from_being_reported_is_reported_by_the_next_look(ti
     with pytest.raises(SourceLost):
         history.since(CommitTs(250))
     away = False
-    assert reported(history, 250) == [(70, 333), (71, 900)]
+    assert finished(history, 250) == [(70, 333), (71, 900)]
 
 
 @pytest.mark.parametrize(("after_ts", "expected"), [(332, [(70, 333)]), (333, []), (350, []), (400, [])])
 def test_what_was_done_up_to_the_tso_is_left_out(tidb: FakeTidb, after_ts: int, expected: list[tuple[int, int]]) -> None:
     tidb.job_list = [JOB]
-    assert reported(history_of(tidb), after_ts) == expected
+    assert finished(history_of(tidb), after_ts) == expected
 
 
 def test_one_that_runs_is_reported_when_it_is_done_however_many_came_after_it(tidb: FakeTidb) -> None:
     slow = FakeJob(10, ORDERS, Action.MODIFY_COLUMN, 100, 1500, 1510)
     tidb.job_list = [slow, *(FakeJob(number, ORDERS, Action.ADD_INDEX, 500, 500 + number, 600 + number) for number in range(11, 60))]
     history = history_of(tidb)
-    assert len(reported(history, 400)) == 49
+    assert len(finished(history, 400)) == 49
     tidb.now_ts = 2000
-    assert reported(history, 1001) == [(10, 1500)]
+    assert finished(history, 1001) == [(10, 1500)]
 
 
 def test_a_long_history_is_read_in_pages_from_its_end_and_not_to_its_beginning(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,18 +86,18 @@ def test_a_long_history_is_read_in_pages_from_its_end_and_not_to_its_beginning(t
     begun = {number: ts_at(number * 1000) for number in range(1, 40)}
     tidb.job_list = [FakeJob(number, ORDERS, Action.ADD_COLUMN, ts, ts + 5, ts + 9) for number, ts in begun.items()]
     tidb.now_ts = ts_at(40_000)
-    assert reported(history_of(tidb), begun[33]) == [(number, begun[number] + 5) for number in range(33, 40)]
+    assert finished(history_of(tidb), begun[33]) == [(number, begun[number] + 5) for number in range(33, 40)]
     assert sum("LIMIT 3" in sql for sql in tidb.statements) == 3
 
 
 @pytest.mark.parametrize("schema", ["mysql", "other"])
 def test_the_systems_own_and_those_that_nobody_wants_are_left_out_and_not_searched_for(tidb: FakeTidb, schema: str) -> None:
     tidb.job_list = [replace(JOB, table=TableName(schema, "x"))]
-    assert reported(history_of(tidb), 250) == []
+    assert finished(history_of(tidb), 250) == []
     assert not any("job_id = " in sql for sql in tidb.statements)
 
 
-def test_who_may_not_read_them_receives_which_there_were_without_their_commit_ts(tidb: FakeTidb) -> None:
+def test_who_may_not_read_them_gets_which_there_were_without_their_commit_ts(tidb: FakeTidb) -> None:
     def refuse(sql: str) -> None:
         if "FROM mysql.tidb_ddl" in sql:
             raise Refused(1142, "SELECT command denied to user")

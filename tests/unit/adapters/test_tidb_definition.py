@@ -124,14 +124,14 @@ def test_a_table_made_by_hand_is_reported_alike(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "reported"),
+    ("text", "message"),
     [("bigint unsigned", "bigint(20) unsigned"), ("int unsigned", "int(10) unsigned"), ("tinyint(1)", "tinyint(1)"), ("int(5)", "int(5)")],
 )
-def test_a_width_that_the_server_hides_is_the_default(text: str, reported: str) -> None:
+def test_a_width_that_the_server_hides_is_the_default(text: str, message: str) -> None:
     (column,) = definition(
         [("c", "YES", "int", text, "", None, None, None, "")], (), (True, "utf8mb4_bin"), "", flavour=Flavour.TIDB
     ).columns
-    assert column == ColumnDefinition("c", reported)
+    assert column == ColumnDefinition("c", message)
 
 
 def test_what_mariadb_says_otherwise_is_reported_as_tidb_does() -> None:

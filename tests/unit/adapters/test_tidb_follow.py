@@ -117,7 +117,7 @@ def test_what_a_new_log_has_begins_at_that_moment_unless_the_operator_or_the_sou
     assert resumed.schemas.began is None
 
 
-def test_a_ddl_older_than_that_moment_is_contained_and_nobody_is_requested() -> None:
+def test_a_ddl_older_than_that_moment_is_contained_and_nobody_is_queried() -> None:
     history = History({0: NEW})
     followed = Followed(history)
     followed.schemas.begin()
@@ -151,7 +151,7 @@ def test_an_answer_that_shows_the_ddl_need_not_wait_for_other_servers_and_one_th
     assert history.shown == 1
 
 
-def test_ddls_of_one_moment_are_requested_for_once() -> None:
+def test_ddls_of_one_moment_are_queried_once() -> None:
     history = History({0: OLD, 1100: NEW})
     followed = Followed(history)
     followed.schemas.begin()
@@ -212,7 +212,7 @@ def test_columns_that_sql_hides_amid_a_ddl_are_the_logs() -> None:
     assert Followed(history).schemas.resume(dropping, upto_ts=CommitTs(800)) == dropping
 
 
-def test_what_a_server_that_was_behind_reported_the_log_is_mended_where_it_goes_on() -> None:
+def test_what_the_log_got_from_a_server_that_was_behind_is_mended_where_it_continues() -> None:
     """The log has the tables before the DDL that it ends with, and no DDL runs any more."""
     followed = Followed(History({0: OLD, 700: NEW}))
     assert followed.schemas.resume(OLD, upto_ts=CommitTs(800)) == NEW
@@ -227,7 +227,7 @@ def test_a_table_that_came_into_the_rules_is_there_and_is_reported() -> None:
     assert "shop.t" not in followed.notes[0]
 
 
-def test_a_log_without_ids_gets_them_and_that_is_no_events() -> None:
+def test_a_log_without_ids_gets_them_and_that_is_no_event() -> None:
     followed = Followed(History({0: OLD}))
     without = {name: replace(one, table_id=0, physical_ids=()) for name, one in OLD.items()}
     assert followed.schemas.resume(without, upto_ts=CommitTs(800)) == OLD
@@ -246,7 +246,7 @@ def defined(schema: TableSchema, *indexes: str) -> TableSchema:
     return replace(schema, definition=TableDefinition(columns, tuple(IndexDefinition(name, ()) for name in indexes)))
 
 
-def test_a_log_that_does_not_notify_definitions_gets_them_and_that_is_no_events() -> None:
+def test_a_log_without_definitions_gets_them_and_that_is_no_event() -> None:
     """Of 0.3.0 and before."""
     history = History({0: tables(defined(table(T, 10)), defined(table(U, 20, NOTE)))})
     followed = Followed(history)
@@ -316,7 +316,7 @@ def test_an_outage_is_one_that_a_retry_can_help(call: str) -> None:
         CALLS[call](followed.schemas)
 
 
-def test_after_an_outage_the_ddl_is_requested_for_again() -> None:
+def test_after_an_outage_the_ddl_is_queried_again() -> None:
     history = History({0: OLD, 1100: NEW})
     followed = Followed(history)
     followed.schemas.begin()
@@ -399,7 +399,7 @@ def test_who_takes_over_after_that_stop_warns_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("came", "reported"),
+    ("came", "ddl"),
     [
         (table(U, 2), ddl(2000, TableName("SHOP", "U"), "CREATE TABLE u …")),
         (replace(table(U, 2), key=()), ddl(2000)),
@@ -407,7 +407,7 @@ def test_who_takes_over_after_that_stop_warns_of_it() -> None:
     ],
     ids=["told in another case", "without a key", "renamed"],
 )
-def test_a_table_that_a_ddl_reports_of_or_that_ticdc_reports_nothing_of_is_followed(came: TableSchema, reported: Ddl) -> None:
+def test_a_table_that_a_ddl_names_or_that_ticdc_does_not_report_is_followed(came: TableSchema, ddl: Ddl) -> None:
     followed = Followed(History({0: tables(table(T, 1)), 2000: tables(came)}, now=1000))
     followed.schemas.begin()
-    assert followed.schemas.after([reported]) == tables(came)
+    assert followed.schemas.after([ddl]) == tables(came)

@@ -130,30 +130,30 @@ def test_the_clusters_settings_are_reported(tidb: FakeTidb, status: StatusPort) 
 
 def test_what_a_ddl_changed_meanwhile_is_read_again(tidb: FakeTidb, status: StatusPort) -> None:
     """It finishes after the tables of its schema were told."""
-    requested: list[str] = []
+    requests: list[str] = []
 
     def finish(path: str) -> None:
-        requested.append(path)
-        if requested.count("/schema/mysql/tidb_ddl_job") == 1 and path == "/schema/mysql/tidb_ddl_job":
+        requests.append(path)
+        if requests.count("/schema/mysql/tidb_ddl_job") == 1 and path == "/schema/mysql/tidb_ddl_job":
             tidb.finished_job += 1
 
     status.asked = finish
     infos(tidb, status, retry_s=30).snapshot()
-    assert requested.count("/schema/shop") == 2
+    assert requests.count("/schema/shop") == 2
 
 
 def test_a_job_that_goes_on_meanwhile_has_all_read_again_and_one_that_stays_does_not(tidb: FakeTidb, status: StatusPort) -> None:
     tidb.jobs = {701: {**RUNNING, "multi_schema_info": {"sub_jobs": [RUNNING]}}}
-    requested: list[str] = []
+    requests: list[str] = []
 
     def step(path: str) -> None:
-        requested.append(path)
-        if len(requested) == 1:
+        requests.append(path)
+        if len(requests) == 1:
             tidb.jobs = {701: {**RUNNING, "multi_schema_info": {"sub_jobs": [{**RUNNING, "schema_state": 3}]}}}
 
     status.asked = step
     infos(tidb, status, retry_s=30).snapshot()
-    assert requested.count("/schema") == 2
+    assert requests.count("/schema") == 2
 
 
 def test_a_job_that_is_done_and_not_known_to_all_servers_is_waited_for(tidb: FakeTidb, status: StatusPort) -> None:
@@ -213,24 +213,24 @@ def test_an_answer_that_is_not_tidbs_is_named(tidb: FakeTidb, status: StatusPort
 
 
 def test_a_status_port_that_is_away_is_an_outage(tidb: FakeTidb, status: StatusPort) -> None:
-    requested = infos(tidb, status)
+    reader = infos(tidb, status)
     status.close()
     with pytest.raises(SourceLost, match=r"does not answer /schema[^$]*source\.status_port"):
-        requested.snapshot()
+        reader.snapshot()
 
 
-def test_an_overloaded_server_is_requested_again(tidb: FakeTidb, status: StatusPort) -> None:
+def test_an_overloaded_server_gets_the_request_again(tidb: FakeTidb, status: StatusPort) -> None:
     status.paths["/schema"] = (503, b"")
 
     def recover(path: str) -> None:
         if path == "/schema":
-            status.paths["/schema"] = (200, json.dumps(status.databases).encode()) if len(reported) else (503, b"")
-            reported.append(path)
+            status.paths["/schema"] = (200, json.dumps(status.databases).encode()) if len(reports) else (503, b"")
+            reports.append(path)
 
-    reported: list[str] = []
+    reports: list[str] = []
     status.asked = recover
     assert infos(tidb, status, retry_s=30).snapshot().ts
-    assert len(reported) == 2
+    assert len(reports) == 2
 
 
 def test_a_missing_right_is_named(tidb: FakeTidb, status: StatusPort) -> None:
@@ -250,7 +250,7 @@ def test_a_job_that_is_not_understood_is_named(tidb: FakeTidb, status: StatusPor
         infos(tidb, status).snapshot()
 
 
-def test_a_cluster_that_does_not_notify_its_collations_is_refused(tidb: FakeTidb, status: StatusPort) -> None:
+def test_a_cluster_that_does_not_report_its_collations_is_refused(tidb: FakeTidb, status: StatusPort) -> None:
     tidb.variables = {}
     with pytest.raises(SourceError, match="new_collation_enabled"):
         infos(tidb, status).snapshot()

@@ -166,21 +166,21 @@ def test_a_right_that_is_missing_is_named_although_it_hides_columns_too(reading:
 
 
 @pytest.mark.parametrize("code", [8128, 1105, 3024])
-def test_bounds_that_the_server_cannot_notify_are_none_and_the_chunk_is_one(reading: Reading, tidb: FakeTidb, code: int) -> None:
+def test_bounds_that_the_server_does_not_return_are_none_and_the_chunk_is_one(reading: Reading, tidb: FakeTidb, code: int) -> None:
     """They are a help for the readers; a chunk is right without them."""
-    requested = []
+    requests = []
 
     def before(sql: str) -> None:
         if "TABLESAMPLE" in sql:
-            requested.append(sql)
+            requests.append(sql)
             raise Refused(code, "TABLESAMPLE cannot be planned here")
 
     tidb.before = before
     reading.source.request(ReadChunk("0123456789abcdef", 1, 1, T, None, None, 1, Brackets.WATERMARK, bounds_max=4))
     event = reading.receive()
     assert isinstance(event, ChunkRead), event
-    assert len(requested) == 1
-    assert "FROM `shop`.`t` AS `t` TABLESAMPLE REGIONS() WHERE" in requested[0], "the alias comes first"
+    assert len(requests) == 1
+    assert "FROM `shop`.`t` AS `t` TABLESAMPLE REGIONS() WHERE" in requests[0], "the alias comes first"
 
 
 def test_after_the_ddl_the_new_columns_are_read(reading: Reading, tidb: FakeTidb) -> None:

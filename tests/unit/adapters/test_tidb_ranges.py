@@ -65,17 +65,17 @@ def test_a_range_of_the_whole_key_is_well(columns: int, info: str) -> None:
     ],
 )
 def test_a_range_of_a_part_of_the_key_is_reported_with_its_columns(columns: int, info: str) -> None:
-    reported = problem(plan("TableRangeScan_23", info), key(columns))
-    assert reported is not None
-    assert info in reported
-    assert "whole key (a, b" in reported
+    text = problem(plan("TableRangeScan_23", info), key(columns))
+    assert text is not None
+    assert info in text
+    assert "whole key (a, b" in text
 
 
 @pytest.mark.parametrize("scan", ["TableFullScan_24", "TableFullScan", "IndexFullScan(Build)"])
 def test_a_scan_of_the_whole_table_is_reported(scan: str) -> None:
-    reported = problem([*plan("Selection", "gt(cast(t.a, bigint UNSIGNED BINARY), 1)"), *plan(scan, "keep order:true")], key(1))
-    assert reported is not None
-    assert "from its first row" in reported
+    text = problem([*plan("Selection", "gt(cast(t.a, bigint UNSIGNED BINARY), 1)"), *plan(scan, "keep order:true")], key(1))
+    assert text is not None
+    assert "from its first row" in text
 
 
 @pytest.mark.parametrize("scan", ["Point_Get", "TableDual", "TableRowIDScan"])
@@ -106,7 +106,7 @@ def test_the_second_chunks_select_is_explained_with_its_predicate(tidb: FakeTidb
     assert "AND (`t`.`id` <> 5\n)" in requested
 
 
-def test_small_tables_and_those_with_one_row_are_not_requested_for(tidb: FakeTidb) -> None:
+def test_small_tables_and_those_with_one_row_are_not_queried(tidb: FakeTidb) -> None:
     tidb.history = {0: {T: FakeTable(10, rows=(("1",),)), TableName("shop", "u"): FakeTable(11, rows=(("1",), ("2",)), counted=7)}}
     assert not slow_reads(tidb.settings(), dict.fromkeys(tidb.tables_at(1), ""), max_s=30).why
     assert not any(sql.startswith("EXPLAIN") for sql in tidb.statements)
@@ -131,7 +131,7 @@ def test_a_server_that_goes_away_is_an_error_and_no_answer(tidb: FakeTidb) -> No
         slow_reads(tidb.settings(), {T: ""}, max_s=30)
 
 
-def test_the_largest_tables_are_requested_for_first_and_those_without_time_are_counted(tidb: FakeTidb) -> None:
+def test_the_largest_tables_are_queried_first_and_those_without_time_are_counted(tidb: FakeTidb) -> None:
     small, large, unknown = (TableName("shop", name) for name in "abc")
     counted = {small: SCANNED_ROWS_MAX + 1, large: SCANNED_ROWS_MAX * 9, unknown: 0}
     tidb.history = {0: {name: FakeTable(1, {"id": "bigint NOT NULL"}, rows=(("1",), ("9",)), counted=n) for name, n in counted.items()}}

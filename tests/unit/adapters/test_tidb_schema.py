@@ -100,7 +100,7 @@ def test_no_rows_by_the_statistics_of_a_table_that_has_one_is_not_known() -> Non
     assert server.asked == ["loaded", "empty"], "the others say it themselves"
 
 
-def test_no_more_tables_are_requested_than_an_operator_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_tables_are_queried_than_an_operator_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "EMPTY_REQUESTED_MAX", 2)
     server = Statistics(filled={"a", "c"})
     assert known(server, a=0, b=0, c=0) == {"a": (None, None), "b": (0, 0), "c": (0, 0)}
@@ -154,10 +154,10 @@ OWN_S = 2 * PATIENCE_S
 
 
 def caller(left_s: float, *, gone: bool = False) -> Caller:
-    return Caller(lambda: left_s, lambda: gone, lambda reported: not gone)
+    return Caller(lambda: left_s, lambda: gone, lambda _: not gone)
 
 
-def test_a_source_that_says_nothing_is_requested_for_as_long_as_the_caller_waits() -> None:
+def test_a_source_that_says_nothing_is_queried_for_as_long_as_the_caller_waits() -> None:
     """It takes the connection and does not greet, as a frozen server does."""
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         settings = SourceSection(host="127.0.0.1", port=silent.getsockname()[1], user="u", retry_s=OWN_S)
@@ -179,8 +179,8 @@ def test_a_statement_under_way_ends_when_its_caller_goes(tmp_path: Path) -> None
         tidb.before = stuck
         went: list[object] = []
 
-        def when_gone(reported: object) -> bool:
-            went.append(reported)
+        def when_gone(_: object) -> bool:
+            went.append(_)
             return True
 
         waits = Caller(lambda: OWN_S, gone.is_set, when_gone)

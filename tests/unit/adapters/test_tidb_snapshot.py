@@ -55,23 +55,23 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_server_that_is_behind_is_not_believed_and_requested_again_with_a_set_of_its_own(tidb: FakeTidb, question: str) -> None:
+def test_a_server_that_is_behind_is_not_believed_and_queried_again_with_a_set_of_its_own(tidb: FakeTidb, question: str) -> None:
     tidb.loaded_ts = 499
-    requested: list[str] = []
+    requests: list[str] = []
 
     def load(sql: str) -> None:
-        requested.append(sql)
-        if sum("ddl_jobs" in one for one in requested) == 3:
+        requests.append(sql)
+        if sum("ddl_jobs" in one for one in requests) == 3:
             tidb.loaded_ts = None
 
     tidb.before = load
     assert QUESTIONS[question](TidbSchemas(tidb.settings())) == {ORDERS, LEDGER}
-    sets = sum(sql.startswith("SET @@tidb_snapshot = '") for sql in requested)
-    assert sets == sum("ddl_jobs" in sql for sql in requested) == 3
+    sets = sum(sql.startswith("SET @@tidb_snapshot = '") for sql in requests)
+    assert sets == sum("ddl_jobs" in sql for sql in requests) == 3
 
 
 @pytest.mark.usefixtures("hurried")
-def test_an_answer_that_shows_what_was_requested_for_is_enough_though_other_servers_are_behind(tidb: FakeTidb) -> None:
+def test_an_answer_that_shows_what_was_requested_is_enough_though_other_servers_are_behind(tidb: FakeTidb) -> None:
     tidb.loaded_ts, tidb.now_ts = 500, 2000
     tidb.history[900] = tidb.history[500]
     schemas = TidbSchemas(tidb.settings()).tables(CommitTs(500), shown=lambda tables: LEDGER in tables)
@@ -147,7 +147,7 @@ def test_a_partitioned_table_has_its_own_id_and_those_of_its_partitions_in_their
     assert (result.table_id, result.physical_ids) == (20, (22, 21))
 
 
-def test_what_is_requested_after_a_snapshot_is_of_the_present_again(tidb: FakeTidb) -> None:
+def test_what_is_read_after_a_snapshot_is_of_the_present_again(tidb: FakeTidb) -> None:
     schemas = TidbSchemas(tidb.settings())
     schemas.tables(CommitTs(1))
     assert LEDGER in schemas.tables()
@@ -161,17 +161,17 @@ def test_a_tso_of_the_present_is_above_all_earlier_ones_and_leaves_no_transactio
 
 @pytest.mark.parametrize("code", [8055, 9006])
 def test_a_time_that_is_garbage_collected_is_reported_at_once_with_the_way_out(tidb: FakeTidb, code: int) -> None:
-    requested = []
+    requests = []
 
     def refuse(sql: str) -> None:
         if "FROM information_schema" in sql and "ddl_jobs" not in sql:
-            requested.append(sql)
+            requests.append(sql)
             raise Refused(code, "GC life time is shorter than transaction duration")
 
     tidb.before = refuse
     with pytest.raises(SourceError, match=r"at TSO 499 is garbage-collected \(error \d+\)[^$]*tidb_gc_life_time") as caught:
         TidbSchemas(tidb.settings(retry_s=30)).tables(CommitTs(499))
-    assert len(requested) == 1
+    assert len(requests) == 1
     assert not caught.value.retryable
 
 
@@ -185,7 +185,7 @@ def test_an_outage_while_a_snapshot_is_read_is_one_that_passes(tidb: FakeTidb) -
         TidbSchemas(tidb.settings()).tables(CommitTs(499))
 
 
-def test_a_table_is_amid_a_ddl_from_its_begin_to_its_end_which_older_versions_notify_in_seconds(tidb: FakeTidb) -> None:
+def test_a_table_is_amid_a_ddl_from_its_begin_to_its_end_which_older_versions_report_in_seconds(tidb: FakeTidb) -> None:
     tidb.ddl_jobs = [(1, 90, 99), (2, 90, 100), (3, 90, None), (4, 101, None), (5, 90, "100.4"), (6, 90, "100.6")]
     schemas = TidbSchemas(tidb.settings())
     assert schemas.changing(range(1, 7), ts_at(100_500)) == {2, 3, 6}

@@ -80,7 +80,7 @@ def test_verify_without_a_jsonl_sink_is_refused_before_anything_runs(
     assert "--no-verify" in capsys.readouterr().err
 
 
-def test_an_error_is_json_when_json_is_requested_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_json_when_json_is_requested(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "replay", str(recording("demo")), "--feed", "nope", "--json") == 3
     result = json.loads(capsys.readouterr().out)
     assert result["ok"] is False
@@ -128,7 +128,7 @@ def test_what_a_sidecar_writes_is_its_owners_unless_a_setting_says_otherwise(tmp
 
 
 @pytest.mark.parametrize(
-    ("changed", "reported"),
+    ("changed", "message"),
     [
         (('"console:"', '"ftp://x"'), "no sink is known for ftp:"),
         (('"console:"', '"/out?format=csv"'), "format='csv' is none of jsonl, parquet"),
@@ -138,13 +138,13 @@ def test_what_a_sidecar_writes_is_its_owners_unless_a_setting_says_otherwise(tmp
         (('"/nowhere"', '"/nowhere", spill_folder = "/nonexist"'), "log.spill_folder /nonexist cannot be written"),
     ],
 )
-def test_a_setting_that_would_fail_later_ends_the_start(tmp_path: Path, changed: tuple[str, str], reported: str) -> None:
+def test_a_setting_that_would_fail_later_ends_the_start(tmp_path: Path, changed: tuple[str, str], message: str) -> None:
     config = tmp_path / "sidecar.toml"
     config.write_text(CONFIG.replace(*changed))
     command = [sys.executable, "-c", PROGRAM, "run", "--config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3
-    assert reported in done.stderr
+    assert message in done.stderr
     assert "what to do" in done.stderr
     assert not (tmp_path / "sidecar.toml.made").exists()
 

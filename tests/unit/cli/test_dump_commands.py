@@ -36,15 +36,17 @@ def test_every_command_has_help_and_takes_ticdcs_flags(name: str) -> None:
 
 
 @pytest.mark.parametrize("given", [[], ["--sidecar", "127.0.0.1:1"]], ids=["alone", "with a sidecar"])
-def test_who_names_ticdcs_server_alone_is_reported_what_finds_the_sidecar(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
+def test_one_that_names_ticdcs_server_alone_gets_a_hint_at_what_finds_the_sidecar(
+    monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
     monkeypatch.setattr(client, "ADDRESS_DEFAULT", "127.0.0.1:1")
     called = ["dumpquery", "-c", "cf", "--server", "http://cdc:8300", "--timeout", "0.1", "--json", *given]
     shown = CliRunner().invoke(APP, called, env={"TICDC_DUMP_ADDR": ""})
-    reported = json.loads(shown.output)["error"]
+    output = json.loads(shown.output)["error"]
     assert shown.exit_code == 5
-    assert ("--server http://cdc:8300 is TiCDC's own" in reported) is (not given)
-    assert ("name PD with --pd" in reported) is (not given)
-    assert "--sidecar HOST:PORT" in reported
+    assert ("--server http://cdc:8300 is TiCDC's own" in output) is (not given)
+    assert ("name PD with --pd" in output) is (not given)
+    assert "--sidecar HOST:PORT" in output
 
 
 @pytest.mark.parametrize(

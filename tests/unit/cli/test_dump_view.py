@@ -251,7 +251,7 @@ def test_a_plain_line_has_state_progress_and_cause() -> None:
     assert line.endswith("waiting for source: x  reason: denied")
 
 
-def test_plain_lines_come_at_every_change_of_state_and_not_more_often_than_requested() -> None:
+def test_plain_lines_come_at_every_change_of_state_and_not_more_often_than_every_says() -> None:
     console, now_s = Console(file=io.StringIO(), width=300), 100.0
     with View(console, lambda: now_s) as view:
         for state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED, pb.DUMP_STATE_PAUSED):

@@ -74,7 +74,7 @@ CHUNK = pb.DumpedChunk(dump_id="d" * 16, schema="shop", table="orders", low_tso=
         (False, ("--json", "--timeline"), True),
     ],
 )
-def test_the_timeline_is_requested_for_with_the_status_where_it_is_shown(
+def test_the_timeline_is_requested_with_the_status_where_it_is_shown(
     monkeypatch: pytest.MonkeyPatch, watch: tuple[str, ...], terminal: bool, given: tuple[str, ...], asks: bool
 ) -> None:
     client, _ = run(monkeypatch, [status(None, pb.DUMP_STATE_FINISHED)], *watch, *given, terminal=terminal)

@@ -175,7 +175,7 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(stage: Stage, monkeypatch: 
     assert stage.file.read_text() == "precious"
 
 
-def test_without_a_terminal_nothing_is_requested(stage: Stage) -> None:
+def test_without_a_terminal_nothing_is_prompted_for(stage: Stage) -> None:
     assert "--pd" in stage.run("-c", "orders", code=2)
     stage.values = {info_key("orders"): definition()}
     assert "--tidb" in stage.run(*WHOLE, code=2)
@@ -184,16 +184,16 @@ def test_without_a_terminal_nothing_is_requested(stage: Stage) -> None:
     assert not stage.file.exists()
 
 
-def test_on_a_terminal_what_is_missing_is_requested_and_no_more(stage: Stage) -> None:
+def test_on_a_terminal_the_command_prompts_for_what_is_missing_and_no_more(stage: Stage) -> None:
     output = stage.run("--pd", "pd:2379", "--user", "me", "--log", "/log", typed="tidb.local\n\n\n")
-    requested = ["TiDB's address", "its password", "The sink's URI"]
+    prompts = ["TiDB's address", "its password", "The sink's URI"]
     given = ["PD's client", "Changefeed (", "account in TiDB", "The log ("]
-    assert [word for word in (*requested, *given) if word in output] == requested
+    assert [word for word in (*prompts, *given) if word in output] == prompts
     assert stage.settings()["source"] == {"host": "tidb.local", "user": "me"}
     assert "# your answer" in stage.file.read_text()
 
 
-def test_a_wrong_answer_is_requested_again(stage: Stage) -> None:
+def test_after_a_wrong_answer_the_question_comes_again(stage: Stage) -> None:
     output = stage.run(*WHOLE, typed="a b\ntidb:4001\n\n\nhttp://x\n/log\nfile:///x?formt=1\nconsole:\n")
     assert "'a b' is no address of TiDB" in output
     assert "keeps no log" in output

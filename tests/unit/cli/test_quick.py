@@ -47,15 +47,15 @@ COMMANDS_OF_OURS = ("replay", "run", "merge", "init", "check", "size", "remove",
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS_OF_OURS)], ids=" ".join)
 def test_help_loads_what_declares_the_options_and_no_more(arguments: list[str]) -> None:
-    results, reported = loaded("sidecar.cli.main", *arguments)
-    assert reported.strip()
+    results, output = loaded("sidecar.cli.main", *arguments)
+    assert output.strip()
     assert not results & {*HEAVY, *FRAMEWORKS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_by_the_name_of_cdc_is_as_quick(name: str) -> None:
-    results, reported = loaded("sidecar.cli.cdc", "cli", "changefeed", name, "--help")
-    assert f"cdc cli changefeed {name}" in reported
+    results, output = loaded("sidecar.cli.cdc", "cli", "changefeed", name, "--help")
+    assert f"cdc cli changefeed {name}" in output
     assert not results & {*HEAVY, *FRAMEWORKS}
 
 
@@ -71,7 +71,7 @@ def test_what_is_passed_on_loads_the_standard_library_alone(arguments: list[str]
 
 def test_a_request_loads_its_way_to_the_sidecar_and_nothing_of_a_sidecars_insides() -> None:
     arguments = ("dumpquery", "-c", "orders", "--sidecar", "127.0.0.1:1", "--timeout", "0.1", "--json")
-    results, reported = loaded("sidecar.cli.main", *arguments)
-    assert '"exit_reason": "unreachable"' in reported
+    results, output = loaded("sidecar.cli.main", *arguments)
+    assert '"exit_reason": "unreachable"' in output
     assert "grpc" in results
     assert not results & {*HEAVY, "structlog"}

@@ -51,13 +51,13 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str | None = No
 
 
 @pytest.mark.parametrize(("typed", "code", "times"), [("y\n", 0, 1), ("n\n", 2, 0), ("\n", 2, 0)])
-def test_on_a_terminal_it_is_requested(
+def test_on_a_terminal_it_must_be_confirmed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], removed: list[KeptBehind], typed: str, code: int, times: int
 ) -> None:
     assert run(monkeypatch, typed=typed) == code
     assert len(removed) == times
-    reported = capsys.readouterr().out
-    assert reported.index("etcd key /r/1/epoch") < reported.index("Remove it?"), "what would go is seen first"
+    output = capsys.readouterr().out
+    assert output.index("etcd key /r/1/epoch") < output.index("Remove it?"), "what would go is seen first"
 
 
 def test_without_a_terminal_a_yes_is_given_with_the_command(monkeypatch: pytest.MonkeyPatch, removed: list[KeptBehind]) -> None:

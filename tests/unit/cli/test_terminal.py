@@ -45,8 +45,8 @@ OPERATION = pb.Operation(
 )
 
 
-def no_commands(reported: str) -> bool:
-    return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", OURS.sub("", reported).replace("\r\n", "\n").replace("\r", ""))
+def no_commands(output: str) -> bool:
+    return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", OURS.sub("", output).replace("\r\n", "\n").replace("\r", ""))
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_no_text_of_others_reaches_a_terminal_as_a_command(
     with View(console) as view:
         view.show(look(STATUS))
         view.show(TerminalLook("done", picture=lambda: Text("done", style="green"), line=lambda: "done"))
-    reported = capsys.readouterr().out
-    assert SEEN in reported
-    assert "done" in reported
-    assert no_commands(reported), repr(reported)
-    assert ("\x1b[" in reported) is in_terminal, "what we colour stays coloured"
+    output = capsys.readouterr().out
+    assert SEEN in output
+    assert "done" in output
+    assert no_commands(output), repr(output)
+    assert ("\x1b[" in output) is in_terminal, "what we colour stays coloured"
 
 
 def test_an_error_reaches_a_terminal_as_text_and_a_program_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,8 +87,8 @@ def test_an_error_reaches_a_terminal_as_text_and_a_program_as_it_is(capsys: pyte
     tell(error, reason="error", as_json=False)
     assert capsys.readouterr().err == f"error: {SEEN}\n  what to do: {SEEN}\n"
     tell(error, reason="error", as_json=True)
-    assert "\x1b" not in (reported := capsys.readouterr().out)
-    assert "\\u001b]0;owned" in reported
+    assert "\x1b" not in (output := capsys.readouterr().out)
+    assert "\\u001b]0;owned" in output
     assert terminal.moment(0) == "-"
 
 

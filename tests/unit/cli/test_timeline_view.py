@@ -112,8 +112,8 @@ def test_the_values_are_those_of_the_status_and_of_its_last_minutes() -> None:
     samples = [sample(END_MS - SPAN_MS, 9_999), sample(END_MS - 2_000, 3_000, live_s=0.7), sample(END_MS, 2_000, live_s=0.2)]
     status = pb.DumpStatus(rows_per_second=1_234.4, timeline=pb.Timeline(samples=samples))
     lines = dump_rates(status), change_rates(status), live_times(status, pb.SinkStatus(sink="lake", live_s=0.25))
-    reported = [drawn(line).partition("now ")[2] for line in lines if line is not None]
-    assert reported == ["1,234, max 3,000 in 10 min", "200, max 300 in 10 min", "0.25 s, max 0.70 s in 10 min"]
+    shown = [drawn(line).partition("now ")[2] for line in lines if line is not None]
+    assert shown == ["1,234, max 3,000 in 10 min", "200, max 300 in 10 min", "0.25 s, max 0.70 s in 10 min"]
 
 
 @pytest.mark.parametrize("status", [pb.DumpStatus(), pb.DumpStatus(timeline=pb.Timeline())], ids=["an older sidecar", "nothing measured"])
@@ -126,7 +126,7 @@ def test_a_sink_that_no_sample_has_gets_no_line() -> None:
     assert live_times(status, pb.SinkStatus(sink="new")) is None
 
 
-def test_a_watch_keeps_the_last_minutes_of_what_it_was_reported() -> None:
+def test_a_watch_keeps_the_last_minutes_of_its_statuses() -> None:
     watched = WatchedTimeline()
     times = [END_MS + index * 2_000 for index in range(2_000)]
     assert len(watched.recent(pb.Timeline(samples=[sample(at) for at in times[:1_800]])).samples) == SPAN_MS // 2_000

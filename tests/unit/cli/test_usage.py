@@ -73,11 +73,11 @@ def test_a_sentence_ends_at_its_full_stop() -> None:
 def test_what_a_value_lacks_is_said_in_words_of_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: list[str], says: str
 ) -> None:
-    code, reported = run(monkeypatch, capsys, *given, *(["-c", "orders"] if given[0] != "replay" else []))
+    code, output = run(monkeypatch, capsys, *given, *(["-c", "orders"] if given[0] != "replay" else []))
     assert code == 2
-    assert says in reported
-    assert "Input should" not in reported
-    assert "Value error" not in reported
+    assert says in output
+    assert "Input should" not in output
+    assert "Value error" not in output
 
 
 # ---- values ------------------------------------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ def test_a_value_that_is_empty_is_wrong_usage(
         return
     monkeypatch.chdir(tmp_path)
     for text in ("", " ", "\t", ",", " , "):
-        code, reported = ended(capsys, *words_with(name, param, text))
-        assert code == 2, (text, reported)
-        assert max(param.opts, key=len).strip("-") in reported.lower().rpartition("error: ")[2], (text, reported)
+        code, output = ended(capsys, *words_with(name, param, text))
+        assert code == 2, (text, output)
+        assert max(param.opts, key=len).strip("-") in output.lower().rpartition("error: ")[2], (text, output)
     assert not [*tmp_path.iterdir()]
 
 
@@ -134,13 +134,13 @@ def test_an_empty_variable_of_the_environment_is_none_and_a_blank_one_is_wrong(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TICDC_DUMP_ADDR", " ")
-    code, reported = ended(capsys, "dumpquery", "-c", "cf")
-    assert (code, "TICDC_DUMP_ADDR" in reported) == (2, True)
+    code, output = ended(capsys, "dumpquery", "-c", "cf")
+    assert (code, "TICDC_DUMP_ADDR" in output) == (2, True)
     monkeypatch.setenv("TICDC_DUMP_ADDR", "")
-    code, reported = ended(capsys, "dumpquery", "-c", "cf", "--timeout", "0.1")
-    assert (code, "localhost" in reported or "127.0.0.1" in reported) == (5, True), reported
-    code, reported = ended(capsys, "dumpquery", "-c", "cf", "--timeout", "0.1", "--user=", "--password=", "--server=", "--log-level=")
-    assert code == 5, reported
+    code, output = ended(capsys, "dumpquery", "-c", "cf", "--timeout", "0.1")
+    assert (code, "localhost" in output or "127.0.0.1" in output) == (5, True), output
+    code, output = ended(capsys, "dumpquery", "-c", "cf", "--timeout", "0.1", "--user=", "--password=", "--server=", "--log-level=")
+    assert code == 5, output
 
 
 NAMES = [(name, param) for name, param in OPTIONS if param.name in PARTS_OF_NAMES]
@@ -160,10 +160,10 @@ def test_a_hostile_id_is_wrong_usage_and_changes_nothing(
     monkeypatch.chdir(tmp_path)
     for text in HOSTILE:
         if PARTS_OF_NAMES[param.name](text):
-            code, reported = ended(capsys, *words_with(name, param, text))
-            assert code == 2, (text, reported)
-            assert param.opts[0] in reported.rpartition("Error: ")[2]
-            assert "expected letters" in reported or not text.strip()
+            code, output = ended(capsys, *words_with(name, param, text))
+            assert code == 2, (text, output)
+            assert param.opts[0] in output.rpartition("Error: ")[2]
+            assert "expected letters" in output or not text.strip()
     assert not [*tmp_path.iterdir()]
 
 

@@ -169,37 +169,37 @@ def test_without_a_terminal_a_line_is_as_long_as_columns_says(monkeypatch: pytes
 
 @pytest.mark.parametrize("given", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}], ids=str)
 def test_without_colours_nothing_is_sent_but_text(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
-    reported = in_terminal(monkeypatch, **given)
+    output = in_terminal(monkeypatch, **given)
     console_for(as_json=False).print(status_view(status()))
-    text = reported.getvalue().decode()
+    text = output.getvalue().decode()
     assert ("\x1b" in text) is (not given)
     for word in ("holds the dump", "failed", "above the bound in 6 of 300 samples"):
         assert unfolded(word) in unfolded(text), "what a colour says a word says as well"
 
 
 def test_a_watch_without_colours_moves_the_cursor_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = in_terminal(monkeypatch, NO_COLOR="1")
+    output = in_terminal(monkeypatch, NO_COLOR="1")
     with View(console_for(as_json=False)) as view:
         view.show(look(status()))
-    assert "\x1b[" in reported.getvalue().decode()
-    assert not re.search(rb"\x1b\[[0-9;]*m", reported.getvalue())
+    assert "\x1b[" in output.getvalue().decode()
+    assert not re.search(rb"\x1b\[[0-9;]*m", output.getvalue())
 
 
 def test_a_watch_in_a_dumb_terminal_is_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = in_terminal(monkeypatch, TERM="dumb")
+    output = in_terminal(monkeypatch, TERM="dumb")
     with View(console_for(as_json=False)) as view:
         view.show(look(status()))
-        assert reported.getvalue().decode() == plain_line(status()) + os.linesep
+        assert output.getvalue().decode() == plain_line(status()) + os.linesep
 
 
 def test_a_watch_shows_so_many_tables_as_the_terminal_is_high(monkeypatch: pytest.MonkeyPatch) -> None:
     many = status(tables=[*TABLES, *(pb.TableStatus(schema="shop", table=f"t{index}") for index in range(40))])
     shown = {}
     for height in (26, 32, 80):
-        reported = in_terminal(monkeypatch, LINES=str(height))
+        output = in_terminal(monkeypatch, LINES=str(height))
         with View(console_for(as_json=False)) as view:
             view.show(look(many))
-        *_, last = reported.getvalue().decode().split("\x1b[1A\x1b[2K")  # the picture when it was drawn last
+        *_, last = output.getvalue().decode().split("\x1b[1A\x1b[2K")  # the picture when it was drawn last
         assert last.count("\n") <= height
         shown[height] = len(re.findall(r"^shop\.", last, re.MULTILINE))
         assert f"… {42 - shown[height]} more tables" in last

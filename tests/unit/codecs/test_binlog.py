@@ -110,8 +110,8 @@ def test_a_row_that_is_no_mark_is_refused(row: Row) -> None:
 def prewrite(**fields: object) -> bytes:
     made = PrewriteValue(schema_version=1)
     made.mutations.add(table_id=7, **fields)
-    reported: bytes = made.SerializeToString()
-    return reported
+    data: bytes = made.SerializeToString()
+    return data
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_identity_is_the_same_for_a_row_built_twice() -> None:
     assert codec.identity(again) == codec.identity(change(ROW))
 
 
-def test_identity_reports_table_type_and_images_separate() -> None:
+def test_identity_distinguishes_table_type_and_images() -> None:
     update = {**ROW, "type": "UPDATE", "old": [{"id": "1", "note": "a"}]}
     different = [
         change(ROW),

@@ -55,11 +55,9 @@ def test_a_resolved_mark_comes_back() -> None:
     assert CODEC.envelopes(Message(LANE, 9, None, encode_resolved(T))) == [Resolved(LANE, T, 9)]
 
 
-def test_a_ddl_comes_back_and_so_does_one_that_nobody_is_reported_of() -> None:
-    reported = encode_ddl(T, "shop", "orders", "alter table `orders` add ü int")
-    assert CODEC.envelopes(Message(LANE, 9, None, reported)) == [
-        Ddl(T, Rank.DDL, "shop", "orders", "alter table `orders` add ü int", LANE, 9)
-    ]
+def test_a_ddl_comes_back_and_so_does_one_that_is_reported_to_nobody() -> None:
+    data = encode_ddl(T, "shop", "orders", "alter table `orders` add ü int")
+    assert CODEC.envelopes(Message(LANE, 9, None, data)) == [Ddl(T, Rank.DDL, "shop", "orders", "alter table `orders` add ü int", LANE, 9)]
     assert CODEC.envelopes(Message(LANE, 9, None, encode_ddl(T, "", "", ""))) == [Ddl(T, Rank.DDL, "", "", "", LANE, 9)]
 
 

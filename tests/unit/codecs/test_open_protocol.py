@@ -92,7 +92,7 @@ def test_reads_a_ddl_of_a_schema(key: bytes) -> None:
     assert read == [Ddl(CommitTs(11), Rank.DDL, "shop", "", "CREATE DATABASE `shop`", LANE, 17)]
 
 
-def test_identity_reports_changes_separate_by_key_and_images_and_not_by_arrival() -> None:
+def test_identity_distinguishes_changes_by_key_and_images_and_not_by_arrival() -> None:
     codec = OpenProtocol()
     first = row(UPDATE, Rank.PUT)
     again = first._replace(lane=Lane("kafka/orders/0"), position=99)

@@ -48,7 +48,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "UNREAD_S", 0.05)
 
 
-def received(connection: socket.socket) -> bytes:
+def all_data(connection: socket.socket) -> bytes:
     """What is answered first; empty where the connection is ended instead."""
     try:
         return connection.recv(1 << 16)
@@ -132,7 +132,7 @@ def test_what_trickles_is_as_slow(console: ServedConsole, short: None) -> None:
         eventually(refused, "it was still read")
 
 
-def test_a_connection_that_has_requested_may_ask_again(console: ServedConsole) -> None:
+def test_a_connection_that_has_sent_a_request_may_send_another(console: ServedConsole) -> None:
     with raw(console.port, HEAD + b"\r\n") as kept:
         first = kept.recv(1 << 16)
         assert first.startswith(b"HTTP/1.1 200 OK")
@@ -158,7 +158,7 @@ def test_there_are_so_many_connections_and_one_more_is_closed(console: ServedCon
     eventually(lambda: len(server.server_state.connections) == CONNECTIONS_MAX)
     for _ in range(5):
         with raw(console.port, HEAD + b"\r\n") as one_more:
-            assert not received(one_more)
+            assert not all_data(one_more)
     kept.pop().close()
     eventually(lambda: len(server.server_state.connections) == CONNECTIONS_MAX - 1)
     assert works(console)

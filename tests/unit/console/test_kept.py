@@ -20,12 +20,12 @@ def rejects(code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, **trailing: str
 
 
 def test_a_fresh_answer_is_used_again_until_it_is_forgotten() -> None:
-    kept, requested = KeptAnswers(), list[int]()
+    kept, requests = KeptAnswers(), list[int]()
     for _ in range(3):
-        kept.fresh("status", 60.0, lambda: requested.append(1))
+        kept.fresh("status", 60.0, lambda: requests.append(1))
     kept.forget()
-    kept.fresh("status", 60.0, lambda: requested.append(1))
-    assert len(requested) == 2
+    kept.fresh("status", 60.0, lambda: requests.append(1))
+    assert len(requests) == 2
 
 
 def test_what_was_requested_before_it_was_forgotten_is_not_kept() -> None:
@@ -60,7 +60,7 @@ def test_of_another_owner_or_of_what_was_wrong_to_ask_nothing_stays(made: Any) -
     assert kept.outage is None
 
 
-def test_a_few_answers_are_kept_the_last_ones_that_were_requested_for() -> None:
+def test_a_few_answers_are_kept_the_last_ones_that_were_requested() -> None:
     kept = KeptAnswers()
     for number in range(LAST_MAX + 1):
         kept.asked("history", 0.0, lambda: "all")

@@ -225,15 +225,15 @@ def test_beyond_loopback_an_open_page_ends_with_its_session(console: ServedConso
 
 
 def test_an_open_page_keeps_no_session_alive(console: ServedConsole, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    requested = []
+    requests = []
     visitor = console.views.access.visitor
 
     def noted(*given: str, renews: bool = True) -> Visitor:
-        requested.append(renews)
+        requests.append(renews)
         return visitor(*given, renews=renews)
 
     console.views.access.visitor = noted  # type: ignore[method-assign,assignment]
     stream = Stream(browser, "/live/stream")
     stream.sections()
-    assert requested == [True, False]
+    assert requests == [True, False]
     stream.close()

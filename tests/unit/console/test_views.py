@@ -96,7 +96,7 @@ def test_a_dump_for_a_ddl_says_so_and_what_a_stop_of_it_leaves(tmp_path: Path) -
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_history_names_who_requested_and_links_to_what_there_is(tmp_path: Path) -> None:
+def test_the_history_names_who_requested_each_and_links_to_what_there_is(tmp_path: Path) -> None:
     with opened(Shop(), tmp_path) as browser:
         page = browser.get("/history")
         assert "token 1f0c22ab at 10.2.0.14:51822 (after the migration)" in page.words
@@ -240,7 +240,7 @@ def test_what_the_dump_waits_for_is_not_what_the_stream_waits_for(tmp_path: Path
         eventually(lambda: "Waiting for sink: it is slow" in browser.get("/").words)
 
 
-def test_a_dump_says_what_it_reads_since_when_and_who_requested(tmp_path: Path) -> None:
+def test_a_dump_says_what_it_reads_since_when_and_who_requested_it(tmp_path: Path) -> None:
     with opened(Shop(), tmp_path) as browser:
         words = browser.get("/dump").words
         assert "shop.customers and 6 more : running" in words
@@ -351,13 +351,13 @@ def test_a_sidecar_that_cannot_serve_says_why(owner: Owner, tmp_path: Path) -> N
 
 
 def test_answers_are_used_again_for_a_moment(console: ServedConsole) -> None:
-    requested = []
+    requests = []
     query = console.views.parts.service.Query
-    console.views.parts.service.Query = lambda *given: requested.append(1) or query(*given)  # type: ignore[method-assign,func-returns-value]
+    console.views.parts.service.Query = lambda *given: requests.append(1) or query(*given)  # type: ignore[method-assign,func-returns-value]
     browser = browser_of(console)
     for _ in range(5):
         browser.get("/")
-    assert len(requested) < 5
+    assert len(requests) < 5
 
 
 # ---- secrets ---------------------------------------------------------------------------------------------------------

@@ -38,18 +38,18 @@ def query(address: str, *, patience_s: float = PATIENCE_S) -> pb.DumpStatus:
         return status
 
 
-def test_a_server_that_is_busy_is_requested_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_busy_is_queried_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """By gRPC's own bound of calls under way, which says RESOURCE_EXHAUSTED."""
     monkeypatch.setattr(security, "CALLS_MAX", 1)
     with Serving(owner.served()) as serving, ThreadPoolExecutor(1) as threads:
         with ControlClient(serving.address, Access()) as other:
             watch = other.watch(ASK)
             next(watch)
-            with pytest.raises(CallFailed) as reported:
+            with pytest.raises(CallFailed) as error:
                 query(serving.address, patience_s=0.3)
-            assert reported.value.exit_code == EXIT_UNREACHABLE
-            requested = threads.submit(query, serving.address)
-        assert requested.result(PATIENCE_S).owner == "here:1"
+            assert error.value.exit_code == EXIT_UNREACHABLE
+            call = threads.submit(query, serving.address)
+        assert call.result(PATIENCE_S).owner == "here:1"
 
 
 def test_a_bound_that_asking_again_does_not_help_is_reported_at_once(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,27 +58,27 @@ def test_a_bound_that_asking_again_does_not_help_is_reported_at_once(owner: Owne
         first, second = (opened.enter_context(ControlClient(serving.address, Access(patience_s=PATIENCE_S))) for _ in range(2))
         watch = first.watch(ASK)
         next(watch)
-        with pytest.raises(CallFailed, match="1 watch this sidecar already") as reported:
+        with pytest.raises(CallFailed, match="1 watch this sidecar already") as error:
             next(second.watch(ASK))
-        assert reported.value.exit_code == EXIT_REFUSED
+        assert error.value.exit_code == EXIT_REFUSED
 
 
 def test_a_request_that_no_server_takes_is_not_sent() -> None:
     large = pb.StartRequest(table_rules=["x" * REQUEST_BYTES_MAX])
     with (
         ControlClient("127.0.0.1:1", Access(patience_s=PATIENCE_S)) as client,
-        pytest.raises(CallFailed, match="more than 16,777,216") as reported,
+        pytest.raises(CallFailed, match="more than 16,777,216") as error,
     ):
         client.call("Start", large)
-    assert reported.value.exit_code == EXIT_REFUSED
+    assert error.value.exit_code == EXIT_REFUSED
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "zwölf", "x" * 5000])
 def test_a_token_of_the_environment_that_no_call_can_carry_is_reported_by_its_name(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     monkeypatch.setenv("TICDC_DUMP_TOKEN", token)
-    with pytest.raises(ConfigError, match=r"the token in TICDC_DUMP_TOKEN ") as reported:
+    with pytest.raises(ConfigError, match=r"the token in TICDC_DUMP_TOKEN ") as error:
         DumpOptions("cf", sidecar="127.0.0.1:1").client(None)
-    assert token not in str(reported.value)
+    assert token not in str(error.value)
 
 
 class Standing(Schemas):
@@ -98,7 +98,7 @@ class Standing(Schemas):
         return super().tables()
 
 
-def test_a_call_that_ends_is_reported_to_who_asks_the_database_for_it(owner: Owner) -> None:
+def test_a_call_that_ends_is_reported_to_the_caller_who_queries_the_database_for_it(owner: Owner) -> None:
     standing = Standing()
     with Serving(owner.served(schemas=standing)) as serving, grpc.insecure_channel(serving.address) as channel:
         stub = control_pb2_grpc.ControlStub(channel)  # type: ignore[no-untyped-call]  # generated without types

@@ -140,17 +140,17 @@ def test_a_predicate_too_long_to_go_into_every_select_is_refused() -> None:
 
 def test_a_refusal_with_a_way_out_of_its_own_gets_no_second_one() -> None:
     request = pb.StartRequest(dump_id="a" * 16, where=[pb.TablePredicate(schema="shop", table="orders", predicate="nothing = 1")])
-    with pytest.raises(RefusedRequest) as reported:
+    with pytest.raises(RefusedRequest) as error:
         started(request, resolved(request))
-    assert str(reported.value).count("what to do") == 1
-    assert "dry-run" not in reported.value.hint
+    assert str(error.value).count("what to do") == 1
+    assert "dry-run" not in error.value.hint
     request.dump_id = "short"
-    with pytest.raises(RefusedRequest, match=r"nothing.*; dump id 'short'") as reported:
+    with pytest.raises(RefusedRequest, match=r"nothing.*; dump id 'short'") as error:
         started(request, resolved(request))
-    assert str(reported.value).count("what to do") == 1
+    assert str(error.value).count("what to do") == 1
 
 
-def test_a_sink_that_is_nearly_one_is_requested_for() -> None:
+def test_a_sink_that_is_nearly_one_is_suggested() -> None:
     assert list(unknown_sinks(["lkae"], ["lake", "kafka"])) == ["no sink is called lkae, did you mean lake? the sinks are lake, kafka"]
     assert list(unknown_sinks(["x"], ["lake"])) == ["no sink is called x: the sinks are lake"]
 
@@ -230,9 +230,9 @@ def test_what_cannot_be_is_refused(request_given: pb.StartRequest, text: str) ->
 
 def test_all_that_is_wrong_is_reported_at_once() -> None:
     request = pb.StartRequest(dump_id="short", table_rules=["nope.*"], where=[where(ITEM, "a")])
-    with pytest.raises(RefusedRequest) as reported:
+    with pytest.raises(RefusedRequest) as error:
         started(request, resolved(request))
-    assert all(part in str(reported.value) for part in ("nope.*", "shop.item is narrowed", "dump id 'short'"))
+    assert all(part in str(error.value) for part in ("nope.*", "shop.item is narrowed", "dump id 'short'"))
 
 
 def test_ten_thousand_tables_are_resolved_with_one_question_for_each_kind_of_fact() -> None:

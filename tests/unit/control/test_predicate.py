@@ -25,9 +25,9 @@ SCHEMA = TableSchema(TableName("shop", "account"), COLUMNS, ("id",))
 
 @pytest.mark.parametrize("text", ["id in (select id from hr.salary)", "", "  "])
 def test_whatever_is_not_of_the_row_is_refused(text: str) -> None:
-    with pytest.raises(RefusedRequest, match=re.escape("the predicate of shop.account")) as reported:
+    with pytest.raises(RefusedRequest, match=re.escape("the predicate of shop.account")) as error:
         predicate(text, SCHEMA)
-    assert "created_at" in reported.value.hint
+    assert "created_at" in error.value.hint
 
 
 def test_what_is_refused_is_named_with_its_place() -> None:
@@ -46,17 +46,17 @@ def test_what_is_refused_is_named_with_its_place() -> None:
     ],
 )
 def test_a_refusal_is_a_sentence_and_names_the_columns_of_the_table(text: str, says: str) -> None:
-    with pytest.raises(RefusedRequest) as reported:
+    with pytest.raises(RefusedRequest) as error:
         predicate(text, SCHEMA)
-    assert says in reported.value.message
-    assert ", ".join(column.name for column in SCHEMA.columns) in reported.value.hint
+    assert says in error.value.message
+    assert ", ".join(column.name for column in SCHEMA.columns) in error.value.hint
 
 
 def test_of_many_columns_the_first_are_named() -> None:
     many = replace(SCHEMA, columns=tuple(replace(SCHEMA.columns[0], name=f"c{number}") for number in range(NAMED_MAX + 5)))
-    with pytest.raises(RefusedRequest, match=f"c{NAMED_MAX - 1} and 5 more") as reported:
+    with pytest.raises(RefusedRequest, match=f"c{NAMED_MAX - 1} and 5 more") as error:
         predicate("nothing = 1", many)
-    assert f"c{NAMED_MAX}" not in reported.value.hint
+    assert f"c{NAMED_MAX}" not in error.value.hint
 
 
 def test_parentheses_and_length_are_bounded() -> None:

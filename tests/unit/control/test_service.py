@@ -182,7 +182,7 @@ def test_a_set_is_refused_without_a_dump_after_its_end_and_for_what_cannot_be(ow
     assert "the dump is finished" in calls.refused("Set", settings(readers=2))
 
 
-def test_a_restart_is_one_new_dump_however_often_it_is_requested_for(owner: Owner, calls: Calls) -> None:
+def test_a_restart_is_one_new_dump_however_often_it_is_requested(owner: Owner, calls: Calls) -> None:
     calls.ok("Start", start())
     restart = pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND)
     assert [calls.ok("Restart", restart).dump_id for _ in range(2)] == [SECOND, SECOND]
@@ -227,7 +227,7 @@ def test_a_restart_without_a_dump_is_refused(calls: Calls) -> None:
     assert "no dump to restart" in calls.refused("Restart", pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND))
 
 
-def test_a_refusal_counts_only_if_a_newer_status_does_not_show_what_was_requested_for(owner: Owner, calls: Calls) -> None:
+def test_a_refusal_counts_only_if_a_newer_status_does_not_show_what_was_requested(owner: Owner, calls: Calls) -> None:
     """The answer to a pause was lost, and the client asks again before the status has caught up with it."""
     calls.ok("Start", start())
     owner.hold()
@@ -336,7 +336,7 @@ def test_list_is_of_the_changefeed_and_the_namespace(owner: Owner, calls: Calls)
         assert calls("List", request)[1] is grpc.StatusCode.NOT_FOUND
 
 
-def test_list_has_the_newest_of_the_kind_that_is_requested_for(owner: Owner, calls: Calls) -> None:
+def test_list_has_the_newest_of_the_kind_that_is_requested(owner: Owner, calls: Calls) -> None:
     for number in range(4):
         recorded(owner, str(number) * 16, list(OperationKind)[number % 2])
 
@@ -493,15 +493,15 @@ def test_a_preview_leaves_out_how_many_rows_there_are_where_the_statistics_do_no
 
 
 def test_a_preview_reports_which_tables_are_read_slowly_with_the_predicate_that_they_would_have(owner: Owner) -> None:
-    requested: list[Mapping[TableName, str]] = []
+    requests: list[Mapping[TableName, str]] = []
 
     def slow_reads(tables: Mapping[TableName, str]) -> SlowReads:
-        requested.append(tables)
+        requests.append(tables)
         return SlowReads({ORDERS: "each chunk reads the table from its first row"}, unasked=7)
 
     calls = Calls(owner.served(slow_reads=slow_reads, feed_scope=Filter({ITEM: "f"})))
     result = calls.ok("Preview", start())
-    assert requested == [{ORDERS: "", ITEM: "(f)"}]
+    assert requests == [{ORDERS: "", ITEM: "(f)"}]
     assert {t.table: t.slow for t in result.tables if t.slow} == {"orders": "each chunk reads the table from its first row"}
     assert result.unasked == 7
     assert not result.refusals
@@ -575,7 +575,7 @@ class Standing(Schemas):
         return super().tables()
 
 
-def test_while_the_database_stuck_a_few_wait_for_it_and_all_else_is_answered(owner: Owner) -> None:
+def test_while_the_database_is_stuck_a_few_wait_for_it_and_all_else_is_answered(owner: Owner) -> None:
     standing = Standing()
     calls = Calls(owner.served(schemas=standing))
     preview = SERVICE.methods_by_name["Preview"]
@@ -591,7 +591,7 @@ def test_while_the_database_stuck_a_few_wait_for_it_and_all_else_is_answered(own
     assert calls.ok("Preview", start()).tables
 
 
-def test_the_source_is_requested_for_as_long_as_the_caller_waits(owner: Owner) -> None:
+def test_the_source_is_queried_for_as_long_as_the_caller_waits(owner: Owner) -> None:
     standing = Standing()
     calls = Calls(owner.served(schemas=standing))
     rpc = calls.server.invoke_unary_unary(SERVICE.methods_by_name["Preview"], (), start(), PATIENCE_S)

@@ -211,7 +211,7 @@ def test_so_many_subscribers_at_once_and_no_more(calls: Calls) -> None:
         assert ended(stream)[0] is grpc.StatusCode.OK
 
 
-def test_a_query_reports_of_subscribers(calls: Calls) -> None:
+def test_a_query_reports_subscribers(calls: Calls) -> None:
     rpc = calls.subscribe(subscriber="a", after_seq=0)
     rpc.take_response()
     answer, _, _ = calls.unary("Query", pb.DumpRequest(changefeed=FEED))
@@ -221,7 +221,7 @@ def test_a_query_reports_of_subscribers(calls: Calls) -> None:
     ended(rpc)
 
 
-def test_a_subscriber_that_only_listens_is_received_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_that_only_listens_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECEIVED_EVERY_S", -1.0)
     spool, turns = MemorySpool(), iter(range(8))
     streams = Subscriptions(spool)

@@ -50,7 +50,7 @@ def asks(**given: Any) -> pb.DumpRequest:
     return pb.DumpRequest(changefeed=FEED, **given)
 
 
-def test_a_query_has_it_where_it_is_requested_for(calls: Calls, measured: Measured) -> None:
+def test_a_query_has_it_where_it_is_requested(calls: Calls, measured: Measured) -> None:
     assert not calls.ok("Query", asks()).HasField("timeline")
     assert measured.asked == []
     result = calls.ok("Query", asks(timeline_after_ms=0))
@@ -83,7 +83,7 @@ def test_a_watch_has_in_each_answer_the_samples_since_the_one_before(
     assert rpc.termination()[1] is grpc.StatusCode.OK
 
 
-def test_a_watch_has_none_where_it_is_not_requested_for(calls: Calls, measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_has_none_where_it_is_not_requested(calls: Calls, measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "WATCH_EVERY_S", 0.01)
     rpc = calls.watch()
     assert not rpc.take_response().HasField("timeline")

@@ -76,12 +76,12 @@ def test_everything_that_is_against_it_is_reported_at_once(
     assert refused.value.message.count(";") >= len(says) - 1
 
 
-def test_a_repair_is_requested_for_with_it() -> None:
+def test_a_repair_is_requested_with_it() -> None:
     assert [request_of(pb.VerifyRequest(id=ID, repair=repair)).repair for repair in (True, False)] == [True, False]
 
 
 @pytest.mark.parametrize("given", [None, 0, 7])
-def test_what_a_repair_may_delete_is_requested_for_with_it_and_0_is_not_nothing(given: int | None) -> None:
+def test_what_a_repair_may_delete_is_requested_with_it_and_0_is_not_nothing(given: int | None) -> None:
     assert request_of(pb.VerifyRequest(id=ID, repair=True, delete_at_most=given)).delete_at_most == given
 
 
@@ -182,9 +182,7 @@ def test_one_that_runs_reports_its_rate_what_is_left_and_what_it_waits_for() -> 
         (True, CheckState.STOPPED, False), (False, CheckState.DIFFERENT, False),
     ],
 )  # fmt: skip
-def test_a_repair_is_reported_where_one_was_requested_for_and_something_differs(
-    requested_for: bool, state: CheckState, reported: bool
-) -> None:
+def test_a_repair_is_reported_where_one_was_requested_and_something_differs(requested_for: bool, state: CheckState, reported: bool) -> None:
     request = structs.replace(REQUEST, repair=requested_for, partly=True)
     table = TableReport("copy", *ITEM, CheckState.EQUAL if state is CheckState.EQUAL else CheckState.DIFFERENT)
     result = verification(request, VerifyReport(ID, state, 8, tables=[table]))

@@ -127,7 +127,7 @@ def test_every_field_of_the_wire_is_filled() -> None:
         assert empty <= {"subscribers", "timeline"}, f"{type(message).__name__}: of these alone the service tells by itself"
 
 
-def test_the_dump_is_reported_of_the_process_that_owns_the_changefeed_now() -> None:
+def test_the_dump_that_is_reported_is_that_of_the_process_that_owns_the_changefeed() -> None:
     wire = dump_status(STATUS)
     assert (wire.epoch, wire.owner) == (2, "here:1")
     assert (wire.resolved_tso, wire.delivered_tso, wire.last_ddl_tso) == (TS, TS - 1, TS - 2)

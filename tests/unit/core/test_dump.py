@@ -91,11 +91,11 @@ def test_a_request_is_legal_in_these_states_and_refused_in_all_others(request_: 
         d.request(request_)
         assert max(record.revision for record in d.records) > (before.revision if before else -1)
         return
-    with pytest.raises(RefusedRequest, match="no dump" if state is None else state) as reported:
+    with pytest.raises(RefusedRequest, match="no dump" if state is None else state) as error:
         d.request(request_)
     assert d.progress is before
     possible = {COMMANDS[kind] for kind, states in LEGAL.items() if state in states}
-    named = set(re.findall("dump[a-z]+", reported.value.hint)) - {"dumpquery"}
+    named = set(re.findall("dump[a-z]+", error.value.hint)) - {"dumpquery"}
     assert named
     assert named <= possible, "what to do is something that can be done in this state"
 

@@ -187,7 +187,7 @@ def test_where_texts_that_differ_may_be_one_key_the_server_reports(kind: Kind, l
     ("kind", "low", "high"),
     [("date", "2020-01-01", "2020-01-02"), ("timestamp", "2020-01-01 00:00:00", "2020-01-02 00:00:00"), ("binary", "00FF", "0100")],
 )
-def test_what_is_reported_separate_by_its_text_is_compared_once(kind: Kind, low: str, high: str) -> None:
+def test_what_is_distinguished_by_its_text_is_compared_once(kind: Kind, low: str, high: str) -> None:
     column = KeyColumn(Column("s", kind))
     one, other = literal(column, low), literal(column, high)
     assert within(key(column, B), (low, "5"), (high, "7")) == (

@@ -146,7 +146,7 @@ def test_a_cut_table_goes_on_in_each_of_its_ranges() -> None:
     assert p.bounds_wanted(first) == 0
 
 
-def test_the_next_chunk_s_rows_keep_to_the_targets_and_to_what_was_requested_for() -> None:
+def test_the_next_chunk_s_rows_keep_to_the_targets_and_to_what_was_requested() -> None:
     p = plan(A)
     a = claimed(p)
     assert p.rows_wanted(A, at_most=10) == 10
@@ -251,7 +251,7 @@ def test_rows_that_are_large_unpacked_make_the_next_chunk_smaller() -> None:
     assert p.rows_wanted(A, at_most=10_000) == rows // 2
 
 
-def test_a_table_that_is_read_again_is_requested_for_all_its_keys() -> None:
+def test_a_table_that_is_read_again_is_queried_for_all_its_keys() -> None:
     keys = (("1",), ("2",))
     p = Plan((TableProgress(A, (), keys=keys, whole=False, complete_at=CommitTs(9)),))
     p.change([TableStep(A, B, SchemaFate.AGAIN)], next_seq=Seq(7))

@@ -222,7 +222,7 @@ def test_a_held_ddl_counts_in_the_positions() -> None:
     assert segment.positions == {"a": 1}
 
 
-def test_empty_stretches_move_only_when_requested() -> None:
+def test_empty_stretches_move_only_on_request() -> None:
     s = sequence()
     accept(s, resolved(10))
     assert release(s, {"a"}) == []

@@ -102,12 +102,12 @@ def test_a_renamed_tables_rows_are_under_each_of_its_names() -> None:
     assert spans(results) == [("shop.t", 20), ("shop.y", 10), ("shop.x", 5)]
 
 
-def test_tables_that_change_names_are_reported_separate() -> None:
+def test_tables_that_change_names_are_distinguished() -> None:
     """In one statement, and as TiCDC tells it: each by itself, at one commit_ts."""
     other = replace(SCHEMA, name=TableName("shop", "u"))
     swap = "RENAME TABLE shop.t TO shop.aside, shop.u TO shop.t, shop.aside TO shop.u"
-    reported = ["RENAME TABLE shop.t TO shop.u", "RENAME TABLE shop.u TO shop.t"]
-    for records in ([ddl(10, swap)], [ddl(10, one) for one in reported], [ddl(10, one) for one in reversed(reported)]):
+    queries = ["RENAME TABLE shop.t TO shop.u", "RENAME TABLE shop.u TO shop.t"]
+    for records in ([ddl(10, swap)], [ddl(10, one) for one in queries], [ddl(10, one) for one in reversed(queries)]):
         assert spans(eras(SCHEMA, records)) == [("shop.t", 10), ("shop.u", 0)]
         assert spans(eras(other, records)) == [("shop.u", 10), ("shop.t", 0)]
     moved_away = eras(SCHEMA, [ddl(10, "RENAME TABLE shop.t TO shop.z"), ddl(11, "CREATE TABLE t (id INT)")])
@@ -193,7 +193,7 @@ def test_labels_are_not_read_by_numbers_of_another_type() -> None:
         first.previous_schema()
 
 
-def test_a_column_that_no_ddl_reports_of_is_refused() -> None:
+def test_a_column_that_no_ddl_names_is_refused() -> None:
     with pytest.raises(SinkError, match="have no column n, and no DDL of the output added it"):
         present(eras(SCHEMA, [])[0], id="1", a="x")
 

@@ -67,15 +67,15 @@ def test_two_tables_that_would_be_one_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("routes", "reported"),
+    ("routes", "message"),
     [
         ("shop.orders=>copy.orders", "take shop.orders elsewhere"),
         ("shop.*=>all.*, mall.*=>all.*", "bring mall there too"),
         ("mall.t=>shop.t", "bring mall.t there too"),
     ],
 )
-def test_a_schema_is_dropped_only_where_its_tables_are_alone(routes: str, reported: str) -> None:
-    with pytest.raises(SinkError, match=reported):
+def test_a_schema_is_dropped_only_where_its_tables_are_alone(routes: str, message: str) -> None:
+    with pytest.raises(SinkError, match=message):
         routes_of(routes).check_schema_goes_alone("Shop")
     routes_of("shop.*=>copy.*, shop.t=>copy.u").check_schema_goes_alone("shop")
 
@@ -111,7 +111,7 @@ def test_of_tables_of_one_name_in_two_schemas_a_drop_takes_the_records_own_once(
 
 
 @pytest.mark.parametrize(
-    ("text", "reported", "moves"),
+    ("text", "message", "moves"),
     [
         ("RENAME TABLE t TO x, s2.t TO s2.x", "s", ["s.t>s.x", "s2.t>s2.x"]),
         ("RENAME TABLE s2.t TO s2.x, t TO x", "s2", ["s2.t>s2.x", "s.t>s.x"]),
@@ -121,13 +121,13 @@ def test_of_tables_of_one_name_in_two_schemas_a_drop_takes_the_records_own_once(
         ("ALTER TABLE s2.t RENAME x", "s", ["s2.t>s.x"]),
     ],
 )
-def test_of_tables_of_one_name_in_two_schemas_each_is_renamed_as_its_id_shows(text: str, reported: str, moves: list[str]) -> None:
+def test_of_tables_of_one_name_in_two_schemas_each_is_renamed_as_its_id_shows(text: str, message: str, moves: list[str]) -> None:
     names = {TableName(*source.split(".")): TableName(*target.split(".")) for source, target in (move.split(">") for move in moves)}
     result = head(*names, after=tuple(names.values()))
     ids = {name: number for number, move in enumerate(names.items(), 1) for name in move}
     tables = [{name: replace(one, table_id=ids[name]) for name, one in side.items()} for side in (result.schemas, result.next_schemas)]
     result = replace(result, schemas=tables[0], next_schemas=tables[1])
-    statement = of_the_log(parsed(text, reported), DdlRecord(CommitTs(2), reported, "x", text), result)
+    statement = of_the_log(parsed(text, message), DdlRecord(CommitTs(2), message, "x", text), result)
     assert [f"{source}>{target}" for source, target in statement.moves] == moves
     assert statement.tables() == tuple(name for move in names.items() for name in move)
 
@@ -187,7 +187,7 @@ def test_a_name_without_a_schema_that_goes_to_another_one_is_found_by_its_id() -
         assert statement.tables() == (before, after)
 
 
-def test_a_reader_passes_over_nothing_that_was_not_requested_for() -> None:
+def test_a_reader_passes_over_nothing_that_was_not_requested() -> None:
     reader = TokenReader("alter table a.b", "s")
     assert not reader.skip("ALTER VIEW")
     assert reader.take("ALTER TABLE|VIEW")

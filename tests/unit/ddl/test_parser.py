@@ -40,7 +40,7 @@ def history(name: str) -> Iterator[tuple[str, str]]:
             yield job["schema_name"], job["query"]
 
 
-def reported(name: str, feed: str) -> Iterator[tuple[str, str]]:
+def statements(name: str, feed: str) -> Iterator[tuple[str, str]]:
     """As TiCDC sent them."""
     result = Recording(recording(name))
     config = result.feed_config(feed)
@@ -65,7 +65,7 @@ def test_every_recorded_ddl_but_views_is_understood_as_its_author_wrote_it(name:
 @pytest.mark.parametrize("feed", ["open-protocol", "canal-json"])
 @pytest.mark.parametrize("name", ["ddl", "ddl-new"])
 def test_every_recorded_ddl_but_views_is_understood_as_ticdc_sent_it(name: str, feed: str) -> None:
-    seen = set(reported(name, feed))
+    seen = set(statements(name, feed))
     assert len(seen) >= 28
     for schema, query in seen:
         check(schema, query)

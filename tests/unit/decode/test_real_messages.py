@@ -32,7 +32,7 @@ def decoded(what: str, *schemas: TableSchema, zone: str | ServerZone = "UTC") ->
     return results
 
 
-def test_text_of_a_column_that_has_its_namesakes_binary_flag_stuck_as_it_is() -> None:
+def test_text_of_a_column_that_has_its_namesakes_binary_flag_stays_as_it_is() -> None:
     schema = TableSchema(TableName("ex_p", "pt0"), (ID, V, Column("b", "text", length=20)), ("id",))
     rows = decoded("new architecture, VARCHAR b made after a VARBINARY b was dropped", schema)
     assert [row["after"] for row in rows] == [["7", "g", "C:\\new\\table"], ["8", "h", 'say \\"hi\\"'], ["9", "i", "plain"]]

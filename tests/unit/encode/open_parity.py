@@ -75,13 +75,13 @@ class Parity:
 
 
 def parity(name: str, feed: str) -> Parity:
-    tz, reported = "Asia/Shanghai" if name == "tz" else "UTC", encoder_of(name)
+    tz, own_encoder = "Asia/Shanghai" if name == "tz" else "UTC", encoder_of(name)
     result = Parity()
     whole, beyond, broken = _changes(name, feed)
     for schema, changes in whole:
         images = _images(changes, schema, tz)
         ids = [json.loads(change.key).get("ptn") for change in changes]
-        messages = reported.rows(schema, _table(images, changes), None if None in ids else ids)
+        messages = own_encoder.rows(schema, _table(images, changes), None if None in ids else ids)
         _compare(result, schema, images, changes, messages)
     for reason, count in (("not compared: behind the end", beyond), ("not compared: not whole", broken)):
         if count:

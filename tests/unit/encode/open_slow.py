@@ -32,12 +32,12 @@ def row(
     tz: str = "UTC",
     ptn: int | None = None,
 ) -> tuple[bytes, bytes]:
-    reported = list(zip(open_columns(schema, architecture), range(len(schema.columns)), strict=True))
+    places = list(zip(open_columns(schema, architecture), range(len(schema.columns)), strict=True))
     if architecture == "classic":
-        reported.sort(key=lambda one: one[0].column.name.encode())
+        places.sort(key=lambda one: one[0].column.name.encode())
 
     def image(texts: Image) -> str:
-        cells = [f"{text_json(one.column.name, architecture)}:{cell(one, texts[place], architecture, tz)}" for one, place in reported]
+        cells = [f"{text_json(one.column.name, architecture)}:{cell(one, texts[place], architecture, tz)}" for one, place in places]
         return "{" + ",".join(cells) + "}"
 
     if after is None:
@@ -70,14 +70,14 @@ def handle(schema: TableSchema, image: Image | None) -> int:
     return 0
 
 
-def cell(reported: OpenColumn, text: str | None, architecture: Architecture, tz: str) -> str:
-    key = '"h":true,' if reported.is_key else ""
-    value = "null" if text is None else value_json(reported, text, architecture, tz)
-    return f'{{"t":{reported.type},{key}"f":{reported.flags},"v":{value}}}'
+def cell(open_column: OpenColumn, text: str | None, architecture: Architecture, tz: str) -> str:
+    key = '"h":true,' if open_column.is_key else ""
+    value = "null" if text is None else value_json(open_column, text, architecture, tz)
+    return f'{{"t":{open_column.type},{key}"f":{open_column.flags},"v":{value}}}'
 
 
-def value_json(reported: OpenColumn, text: str, architecture: Architecture, tz: str) -> str:
-    column, is_large = reported.column, reported.type in (249, 250, 251, 252)
+def value_json(open_column: OpenColumn, text: str, architecture: Architecture, tz: str) -> str:
+    column, is_large = open_column.column, open_column.type in (249, 250, 251, 252)
     match column.kind:
         case "int" | "uint" | "bit" | "year":
             return str(int(text))

@@ -8,7 +8,7 @@ from spark_merge.codecs.encode.block import image_columns, of_changes, schema_of
 from tests.support.deliveries import ORDERS, SCHEMA, batches, change
 
 
-def test_images_become_columns_with_null_images_separate_from_null_values() -> None:
+def test_images_become_columns_with_null_images_apart_from_null_values() -> None:
     rows = [
         change(7, ts, before=before, after=after)
         for ts, before, after in [(1, ["1", None], None), (2, None, ["2", "b"]), (3, ["3", "c"], ["3", None])]

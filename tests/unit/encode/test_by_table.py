@@ -40,7 +40,7 @@ def chunk(table: int) -> Portion:
     return Portion(UNIT, SCHEMAS[table], iter([ChunkPiece(due, Survivors(pa.table({"id": ["1"]}), pa.array([0]), 0))]))
 
 
-def reported(portions: list[Portion]) -> list[dict[str, list[int]] | str]:
+def block_values(portions: list[Portion]) -> list[dict[str, list[int]] | str]:
     return [
         "chunk" if isinstance(results[0][1], ChunkPiece) else {schema.name.table: stamps(rows) for schema, rows in results}
         for results in by_table(portions)
@@ -55,18 +55,18 @@ def stamps(rows: Piece) -> list[int]:
 
 def test_each_table_comes_once_between_chunks() -> None:
     portions = [portion(0, [1, 2]), portion(1, [2]), portion(0, [2, 3]), chunk(1), portion(1, [6]), portion(0, [6])]
-    assert reported(portions) == [{"t0": [1, 2, 2, 3], "t1": [2]}, "chunk", {"t1": [6], "t0": [6]}]
+    assert block_values(portions) == [{"t0": [1, 2, 2, 3], "t1": [2]}, "chunk", {"t1": [6], "t0": [6]}]
 
 
 def test_it_is_cut_between_transactions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "ROWS_MAX", 2)
-    assert reported([portion(0, [1]), portion(1, [1]), portion(0, [1]), portion(1, [2])]) == [{"t0": [1, 1], "t1": [1]}, {"t1": [2]}]
+    assert block_values([portion(0, [1]), portion(1, [1]), portion(0, [1]), portion(1, [2])]) == [{"t0": [1, 1], "t1": [1]}, {"t1": [2]}]
 
 
 def test_a_transaction_beyond_the_bound_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "ROWS_MAX", 2)
     monkeypatch.setattr(encoding, "HELD_ROWS_MAX", 3)
-    assert reported([portion(0, [1]), portion(1, [1]), portion(0, [1]), portion(1, [1])]) == [{"t0": [1, 1], "t1": [1]}, {"t1": [1]}]
+    assert block_values([portion(0, [1]), portion(1, [1]), portion(0, [1]), portion(1, [1])]) == [{"t0": [1, 1], "t1": [1]}, {"t1": [1]}]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -74,7 +74,7 @@ def test_whatever_comes_nothing_is_lost_and_no_table_goes_back(seed: int, monkey
     rng = Random(seed)
     monkeypatch.setattr(encoding, "ROWS_MAX", rng.choice([1, 5, 1000]))
     rows = [(ts, rng.randrange(3)) for ts in sorted(rng.randrange(40) for _ in range(100))]
-    results = reported([portion(table, [ts]) for ts, table in rows])
+    results = block_values([portion(table, [ts]) for ts, table in rows])
     for table in range(3):
         assert [ts for one in results for ts in one.get(f"t{table}", [])] == [ts for ts, at in rows if at == table]  # type: ignore[union-attr]  # no chunks
     last = 0

@@ -87,10 +87,10 @@ def found(feed: Feed) -> Parity:
 
 @pytest.mark.parametrize("feed", FEEDS, ids=lambda feed: f"{feed.recording}/{feed.name}")
 def test_every_message_is_ticdcs_own(feed: Feed) -> None:
-    reported = found(feed)
-    assert reported.differing == DIFFERING.get(feed, {})
-    equal = [reported.equal[what] for what in ("INSERT", "UPDATE", "DELETE", "resolved", "DDL")]
-    assert Sent._make([*equal, reported.separate["of a mark"], reported.separate["of a large row"]]) == FEEDS[feed]
+    parity = found(feed)
+    assert parity.differing == DIFFERING.get(feed, {})
+    equal = [parity.equal[what] for what in ("INSERT", "UPDATE", "DELETE", "resolved", "DDL")]
+    assert Sent._make([*equal, parity.separate["of a mark"], parity.separate["of a large row"]]) == FEEDS[feed]
 
 
 @pytest.mark.parametrize("architecture", VALUES)

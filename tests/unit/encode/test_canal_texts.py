@@ -57,7 +57,7 @@ def test_labels_are_numbers_and_masks() -> None:
     assert texts(["l63", ",".join(labels)], "set", elements=labels) == [str(1 << 63), str((1 << 64) - 1)]
 
 
-def test_two_values_that_canonical_text_does_not_notify_separate() -> None:
+def test_two_values_that_canonical_text_does_not_distinguish() -> None:
     """0 of an enum that has an empty label is told as the label; the set of the empty label alone as the empty set."""
     assert texts([""], "enum", elements=("a",)) == ["0"]
     assert texts([""], "enum", elements=("a", "")) == ["2"]

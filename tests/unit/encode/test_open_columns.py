@@ -20,12 +20,12 @@ def index(name: str, *columns: str, unique: bool = False, primary: bool = False,
 
 
 def flags(schema: TableSchema, architecture: Architecture = "classic") -> dict[str, int]:
-    return {reported.column.name: reported.flags for reported in open_columns(schema, architecture)}
+    return {one.column.name: one.flags for one in open_columns(schema, architecture)}
 
 
 def test_each_type_has_its_code() -> None:
     schema = table([(sql, sql) for sql in TYPES], key=("tinyint(4)",))
-    assert {reported.column.name: reported.type for reported in open_columns(schema, "classic")} == {
+    assert {one.column.name: one.type for one in open_columns(schema, "classic")} == {
         "tinyint(4)": 1, "smallint(6) unsigned": 2, "int(11)": 3, "bigint(20) unsigned": 8, "mediumint(9)": 9, "float": 4, "double": 5,
         "decimal(10,2)": 246, "varchar(20)": 15, "char(3)": 254, "tinytext": 249, "text": 252, "mediumtext": 250, "longtext": 251,
         "varbinary(20)": 15, "binary(4)": 254, "tinyblob": 249, "blob": 252, "mediumblob": 250, "longblob": 251, "enum('a','b')": 247,
@@ -71,7 +71,7 @@ def test_all_columns_of_an_index_of_several_bear_its_flags_and_of_a_plain_one_th
 def test_a_unique_key_that_is_the_handle_is_marked_so() -> None:
     schema = table([("id", "int(11)"), ("v", "text")], index("u", "id", unique=True, id=3))
     assert flags(schema)["id"] == BINARY | HANDLE | UNIQUE
-    assert [reported.is_key for reported in open_columns(schema, "new")] == [True, False]
+    assert [one.is_key for one in open_columns(schema, "new")] == [True, False]
 
 
 def test_an_expression_counts_as_a_part_of_its_index() -> None:
@@ -91,7 +91,7 @@ def test_the_new_architecture_leaves_a_generated_column_out_of_an_index_that_it_
     assert flags(schema, architecture)["g"] == BINARY | GENERATED | NULLABLE | second
 
 
-def test_what_stuck_before_a_value_names_column_type_handle_and_flags() -> None:
+def test_what_precedes_a_value_names_column_type_handle_and_flags() -> None:
     first, second = open_columns(table([("id", "int(11)"), ("a<b", "text")]), "classic")
     assert first.opening(html=True) == '"id":{"t":3,"h":true,"f":11,"v":'
     assert (second.opening(html=True), second.opening(html=False)) == (

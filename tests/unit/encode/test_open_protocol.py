@@ -64,8 +64,8 @@ def test_rows_of_the_new_architecture_have_their_columns_in_table_order_and_no_r
 
 
 def test_a_deleted_row_may_be_its_key_alone() -> None:
-    reported = encoder(architecture="new", options={"delete-only-output-handle-key-columns": "true"})
-    rows = texts(reported, (["1", "x", None], None), (["1", "x", None], ["1", "y", None]))
+    key_encoder = encoder(architecture="new", options={"delete-only-output-handle-key-columns": "true"})
+    rows = texts(key_encoder, (["1", "x", None], None), (["1", "x", None], ["1", "y", None]))
     assert rows[0][1] == '{"d":{"id":{"t":3,"h":true,"f":11,"v":1}}}'
     assert '"p":{"id":{"t":3,"h":true,"f":11,"v":1},"b":{"t":15,"f":64,"v":"x"}' in rows[1][1]
 
@@ -86,18 +86,18 @@ def test_a_key_that_is_not_the_handle_reports_no_row_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reported", "key"),
+    ("of_table", "key"),
     [
         (CLASSIC, b'{"ts":100,"scm":"shop","tbl":"t","rid":5,"ptn":77,"t":1}'),
         (NEW, b'{"ts":100,"scm":"shop","tbl":"t","t":1,"ptn":77}'),
     ],
 )
-def test_a_row_of_a_partitioned_table_names_its_partition(reported: OpenProtocolEncoder, key: bytes) -> None:
+def test_a_row_of_a_partitioned_table_names_its_partition(of_table: OpenProtocolEncoder, key: bytes) -> None:
     schema = table([("id", "int(11)")], partitioning="PARTITION BY HASH (`id`) PARTITIONS 2")
-    [message] = reported.rows(schema, changes(schema, (None, ["5"])), [77])
+    [message] = of_table.rows(schema, changes(schema, (None, ["5"])), [77])
     assert change_of(message).key == key
     with pytest.raises(SinkError, match=r"which partition of shop\.t"):
-        reported.rows(schema, changes(schema, (None, ["5"])), None)
+        of_table.rows(schema, changes(schema, (None, ["5"])), None)
 
 
 def test_a_table_without_partitions_names_none() -> None:
@@ -160,11 +160,11 @@ def test_options_that_cannot_be_had_are_refused_by_name(option: str, value: str)
 
 
 def test_an_encoder_can_be_sent_to_a_task() -> None:
-    reported = encoder(
+    own_encoder = encoder(
         architecture="new",
         options={"time-zone": "Asia/Shanghai", "large-message-handle-compression": "none", "only-output-updated-columns": "false"},
     )
-    assert pickle.loads(pickle.dumps(reported)) == reported
+    assert pickle.loads(pickle.dumps(own_encoder)) == own_encoder
 
 
 # ---- columns against rows -------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ class RawSender(AbstractContextManager["RawSender"]):
 
     def kept(self) -> int:
         """Up to which of its messages all is kept."""
-        return max((reported.number for reported in self.reported("kept")), default=0)
+        return max((message.number for message in self.of_kind("kept")), default=0)
 
     def entries(self, span: int, *entries: pb.Entry) -> int:
         return self.send(entries=pb.Entries(span=span, entries=entries))
@@ -105,18 +105,18 @@ class RawSender(AbstractContextManager["RawSender"]):
     def resolved(self, span: int, ts: int, *, entries: int = 0) -> None:
         self.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=span, ts=ts, entries=entries)]))
 
-    def reported(self, kind: str) -> list[Any]:
+    def of_kind(self, kind: str) -> list[Any]:
         """Those answers, without what is around them."""
         with self._changed:
             return [getattr(answer, kind) for answer in self.answers if answer.WhichOneof("body") == kind]
 
     def wanted(self) -> list[KeyRange]:
-        return [KeyRange(range.start, range.end) for reported in self.reported("wanted") for range in reported.ranges]
+        return [KeyRange(range.start, range.end) for message in self.of_kind("wanted") for range in message.ranges]
 
     def credit(self) -> int:
         """All that was granted, less what was sent."""
-        granted: int = sum(reported.credit_bytes for reported in self.reported("welcome")) + sum(
-            reported.bytes for reported in self.reported("credit")
+        granted: int = sum(message.credit_bytes for message in self.of_kind("welcome")) + sum(
+            message.bytes for message in self.of_kind("credit")
         )
         return granted - self.sent_bytes
 

@@ -34,8 +34,8 @@ T = TableName("shop", "t")
 
 def column(number: int, name: str, *, flag: int = 0) -> dict[str, Any]:
     kind = {"Tp": 3, "Flag": flag, "Flen": 11, "Decimal": 0, "Charset": "binary", "Collate": "binary", "Elems": None}
-    reported = {"origin_default": None, "origin_default_bit": None, "generated_expr_string": "", "generated_stored": False}
-    return {"id": number, "name": {"O": name, "L": name}, "offset": number - 1, "type": kind, "state": 5, "version": 2, **reported}
+    rest = {"origin_default": None, "origin_default_bit": None, "generated_expr_string": "", "generated_stored": False}
+    return {"id": number, "name": {"O": name, "L": name}, "offset": number - 1, "type": kind, "state": 5, "version": 2, **rest}
 
 
 def info(*names: str, table_id: int = 10, name: str = "t", partition: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -145,11 +145,11 @@ def test_a_ddl_leaves_in_a_lane_of_its_own_when_nothing_below_it_can_come_any_mo
     line.pumps.bring(B, row(1999))
     assert line.ddls() == []
     line.pumps.bring(B, fake(2500))
-    *_, reported, mark = line.poll()
-    assert isinstance(reported, Ddl)
-    assert (reported.lane, reported.commit_ts, reported.schema, reported.table) == (DDL_LANE, 2000, "shop", "t")
+    *_, ddl_message, mark = line.poll()
+    assert isinstance(ddl_message, Ddl)
+    assert (ddl_message.lane, ddl_message.commit_ts, ddl_message.schema, ddl_message.table) == (DDL_LANE, 2000, "shop", "t")
     assert mark == Resolved(DDL_LANE, CommitTs(2001), 2000)
-    assert line.schemas.after([reported])[T].column_names() == ("id", "x", "y")
+    assert line.schemas.after([ddl_message])[T].column_names() == ("id", "x", "y")
 
 
 def test_a_pump_that_has_joined_and_said_nothing_holds_the_ddls() -> None:
@@ -220,8 +220,8 @@ def test_rows_of_an_older_schema_version_have_their_layout_in_the_schemas_file()
         line.pumps.bring(A, ddl(ts, number))
     line.pumps.bring(B, fake(2200))
     line.pumps.look(3000)
-    reported = [one for one in line.poll() if isinstance(one, Ddl)]
-    first, second = (line.schemas.after([one])[T] for one in reported)
+    ddls = [one for one in line.poll() if isinstance(one, Ddl)]
+    first, second = (line.schemas.after([one])[T] for one in ddls)
     assert first.former == PreviousLayout(7, before)
     assert second.former == PreviousLayout(9, first.layout, upto_ts=2150)
     again = Line({})

@@ -22,7 +22,7 @@ def test_the_milliseconds_come_as_prometheus_writes_floats(text: str, ms: int) -
 
 
 @pytest.mark.parametrize("metrics", ["", "other 1\n", REPORTED.format("NaN?")])
-def test_a_pump_that_does_not_notify_is_requested_again(metrics: str) -> None:
+def test_a_pump_that_does_not_answer_is_queried_again(metrics: str) -> None:
     with pytest.raises(FeedLost, match="has no binlog_pump_storage_gc_ts"):
         gc_ms(metrics, PUMP)
 
@@ -42,7 +42,7 @@ def test_what_is_removed_below_the_position_is_no_gap() -> None:
     check_kept(lambda host: REPORTED.format(0), PUMP, ts_at(1))
 
 
-def test_it_is_requested_at_the_pumps_own_port() -> None:
+def test_it_is_read_at_the_pumps_own_port() -> None:
     pump = MadePump("a", MemoryNodes())
     try:
         pump.gc_ms = MS

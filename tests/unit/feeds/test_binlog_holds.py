@@ -54,7 +54,7 @@ def test_a_paused_pump_holds_and_goes_on_where_it_was_at_another_address(place: 
     assert reader.streams.view().held_by() == ""
 
 
-def test_a_stuck_pump_is_reported_from_a_dead_one(place: Place) -> None:
+def test_a_stuck_pump_is_distinguished_from_a_dead_one(place: Place) -> None:
     first, second = place.pump("a"), place.pump("b")
     reader = place.reader()
     ts = place.idle(first, second)

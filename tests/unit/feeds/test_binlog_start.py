@@ -30,8 +30,8 @@ def found() -> tuple[KvSnapshot, Sequence[DdlJob]]:
     metas = BinlogRecording(made).metas
     jobs = [job for number, meta in metas.items() if (job := history_job(meta, at=f"{number}")) is not None]
     now = snapshot_at_start(made)
-    reported = {schema.name for schema in now.schemas if list(schema.tables)}  # of the others the recording has no tables
-    others = {job.schema_name for job in jobs} & {schema.name for schema in now.schemas} - reported
+    with_tables = {schema.name for schema in now.schemas if list(schema.tables)}  # of the others the recording has no tables
+    others = {job.schema_name for job in jobs} & {schema.name for schema in now.schemas} - with_tables
     return replace(now, version=TIDB), [job for job in jobs if job.schema_name not in others]
 
 

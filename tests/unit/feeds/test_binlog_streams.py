@@ -193,7 +193,7 @@ def test_pumps_are_held_while_nobody_polls(place: Place) -> None:
     assert eventually(lambda: second.pulls) == [place.from_ts]
 
 
-def test_while_one_pump_stuck_the_others_are_held_and_memory_is_bounded(place: Place) -> None:
+def test_while_one_pump_is_stuck_the_others_are_held_and_memory_is_bounded(place: Place) -> None:
     first, standing = place.pump("a"), place.pump("b")
     place.idle(standing)
     for _ in range(160):

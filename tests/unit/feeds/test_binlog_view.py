@@ -27,7 +27,7 @@ FRESH = Node("pump-b:8251", "10.0.0.2:8251", ONLINE, MINUTE_AGO, NOW)
         (replace(FRESH, state=OFFLINE, max_commit_ts=NOW), "gone", "it is offline, and its binlogs up to 2026-11-21T20:15:04.815Z were"),
     ],
 )
-def test_why_a_pump_stuck(node: Node, why: str, stuck: str) -> None:
+def test_why_a_pump_is_stuck(node: Node, why: str, stuck: str) -> None:
     reported = view_of(node, MINUTE_AGO, NOW, why, held=False).stuck
     assert reported.startswith(stuck)
     assert bool(reported) == bool(stuck)

@@ -148,7 +148,7 @@ def test_a_hidden_ddl_is_a_cut_at_its_commit_ts_before_the_lane_is_resolved_past
     assert line.hiding.lanes() == {Lane("a"), HIDDEN_LANE}
 
 
-def test_a_table_that_a_rename_takes_out_of_the_rules_is_reported_of_though_its_new_name_is_not_in_them(line: Line) -> None:
+def test_a_table_that_a_rename_takes_out_of_the_rules_is_reported_though_its_new_name_is_not_in_them(line: Line) -> None:
     line.reported.ddls, line.reported.upto_ts = [finished(1100, OTHER, kind="rename table")], 1200
     line.followed.begin()
     line.hiding.seek({})

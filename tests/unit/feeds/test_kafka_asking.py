@@ -112,7 +112,7 @@ def test_nobody_is_waited_for(asking: Asking, source: Source, brokers: Brokers) 
     assert asking.waits_for() == ""
 
 
-def test_what_the_source_was_requested_before_a_question_does_not_answer_it(asking: Asking, source: Source) -> None:
+def test_a_query_of_the_source_before_a_question_does_not_answer_it(asking: Asking, source: Source) -> None:
     asking.begin(FIRST)
     source.is_requested()
     asking.begin(SECOND)
@@ -148,7 +148,7 @@ def test_what_ends_the_asking_is_raised_by_the_next_look(asking: Asking, source:
         asking.answer(wait_s=0.0)
 
 
-def test_a_source_that_is_away_is_requested_again_and_who_waits_is_reported(
+def test_a_source_that_is_away_is_queried_again_and_who_waits_gets_a_report(
     asking: Asking, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finding 14d: R waits, and live changes go on as soon as the source is back; the term does not end."""
@@ -178,7 +178,7 @@ def test_a_question_that_comes_while_the_source_is_away_is_answered_too(
     assert answer(asking).question == SECOND
 
 
-def test_where_the_tables_are_those_of_the_log_no_source_is_requested(brokers: Brokers) -> None:
+def test_where_the_tables_are_those_of_the_log_no_source_is_queried(brokers: Brokers) -> None:
     asking = Asking(brokers, None)  # type: ignore[arg-type]  # a twin of the one call that is used
     asking.begin(FIRST)
     assert answer(asking) == RoundAnswer(FIRST, of("default"), {"default": Topic("1", 1), "known": Topic("1", 1)})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from sidecar.feeds.kafka.commits import COMMIT_EVERY_S, Commits
+from sidecar.feeds.kafka.commits import COMMIT_EVERY_S, OffsetCommits
 from sidecar.feeds.kafka.lanes import PartitionKey
 
 A, B = ("a", 0), ("b", 0)
@@ -24,7 +24,7 @@ class Consumer:
 
 def test_a_commit_is_sent_once_and_again_when_more_is_acknowledged() -> None:
     consumer = Consumer()
-    commits = Commits(consumer.noted.append, now_s=0.0)
+    commits = OffsetCommits(consumer.noted.append, now_s=0.0)
     commits.send_if_due(consumer.send, now_s=0.0)
     assert consumer.commits == []
     commits.acknowledge(A, 7)
@@ -40,7 +40,7 @@ def test_a_commit_is_sent_once_and_again_when_more_is_acknowledged() -> None:
 
 def test_the_next_waits_for_the_last_and_for_its_time_but_not_at_the_end() -> None:
     consumer = Consumer()
-    commits = Commits(consumer.noted.append, now_s=0.0)
+    commits = OffsetCommits(consumer.noted.append, now_s=0.0)
     for position in range(1, 3):
         commits.acknowledge(A, position)
         commits.send_if_due(consumer.send, now_s=position * LATER_S)
@@ -54,7 +54,7 @@ def test_the_next_waits_for_the_last_and_for_its_time_but_not_at_the_end() -> No
 
 def test_what_failed_is_noted_and_sent_again() -> None:
     consumer = Consumer()
-    commits = Commits(consumer.noted.append, now_s=0.0)
+    commits = OffsetCommits(consumer.noted.append, now_s=0.0)
     commits.acknowledge(A, 1)
     commits.send_if_due(consumer.send, now_s=0.0)
     commits.done(KafkaError(KafkaError.NOT_COORDINATOR), [])
@@ -65,7 +65,7 @@ def test_what_failed_is_noted_and_sent_again() -> None:
 
 def test_a_partition_that_is_left_is_forgotten() -> None:
     consumer = Consumer()
-    commits = Commits(consumer.noted.append, now_s=0.0)
+    commits = OffsetCommits(consumer.noted.append, now_s=0.0)
     commits.acknowledge(A, 1)
     commits.send_if_due(consumer.send, now_s=0.0)
     commits.done(None, [])

@@ -133,11 +133,11 @@ def test_a_start_stops_exactly_where_something_that_was_read_is_gone(life: tuple
     partition, numbers_read, position, read_end = life
     now = [number for number, _ in partition.messages]
     same = next((at for at, number in enumerate(numbers_read) if now[at : at + 1] != [number]), len(numbers_read))
-    reported = start(partition, position, read_end)
+    problem = start(partition, position, read_end)
     if same == len(numbers_read):
-        assert not reported
+        assert not problem
     else:
-        assert f"Its messages at {same} to {read_end.position} (exclusive) are gone" in reported
+        assert f"Its messages at {same} to {read_end.position} (exclusive) are gone" in problem
 
 
 @given(lives())
@@ -153,7 +153,7 @@ def test_the_error_names_all_that_an_operator_needs() -> None:
     partition.write(9)
     partition.elect(4)
     partition.write(20)
-    reported = start(partition, 7, ReadEnd(9, 0))
+    problem = start(partition, 7, ReadEnd(9, 0))
     for part in (
         "kafka/t/0",
         "topic t, partition 0",
@@ -163,7 +163,7 @@ def test_the_error_names_all_that_an_operator_needs() -> None:
         "unclean.leader.election",
         "new log",
     ):
-        assert part in reported, part
+        assert part in problem, part
 
 
 def test_a_loss_while_reading_stops_for_good_also_where_no_broker_can_be_queried(consumer: Consumer) -> None:

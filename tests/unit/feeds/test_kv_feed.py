@@ -196,7 +196,7 @@ def test_what_is_below_all_positions_is_what_the_senders_need_not_keep() -> None
 
 
 @pytest.mark.parametrize("position", [START + 2, START + 30])
-def test_what_was_acknowledged_is_not_requested_for_again(position: int) -> None:
+def test_what_was_acknowledged_is_not_requested_again(position: int) -> None:
     world = World()
     positions = dict.fromkeys(world.feed.lanes(), position)
     world.feed.acknowledge(positions)
@@ -384,7 +384,7 @@ def test_rows_that_a_filter_leaves_out_have_no_name_and_are_counted() -> None:
     assert world.schemas.dropped == {FILTERED: 1}
 
 
-def test_what_ticdc_would_not_send_is_a_cut_that_nobody_is_reported_of() -> None:
+def test_what_ticdc_would_not_send_is_a_cut_that_is_reported_to_nobody() -> None:
     ignoring = FeedFilter(rules=("shop.*",), event_filters=(EventFilter(("shop.items",), ignore_event=("add column",)),))
     world = World(feed_filter=ignoring)
     jobs = [
@@ -396,8 +396,8 @@ def test_what_ticdc_would_not_send_is_a_cut_that_nobody_is_reported_of() -> None
     ]
     world.ddl(*jobs)
     ddls = [envelope for envelope in world.resolve(jobs[-1].commit_ts, DDL_JOB_TABLE_ID) if isinstance(envelope, Ddl)]
-    reported = [(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in ddls]
-    assert reported == [
+    facts = [(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in ddls]
+    assert facts == [
         (jobs[0].commit_ts, "", "", ""),
         (jobs[1].commit_ts, "", "", ""),
         (jobs[2].commit_ts, "", "", ""),

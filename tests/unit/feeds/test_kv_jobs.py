@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.feeds.kv.jobs import DdlJobs
+from sidecar.feeds.kv.jobs import DdlJobReader
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.shared.model.nouns import CommitTs
@@ -25,7 +25,7 @@ def jobs_of(count: int) -> list[DdlJob]:
 
 def test_jobs_leave_in_commit_order_when_their_ts_is_passed() -> None:
     made = jobs_of(3)
-    jobs = DdlJobs(TABLE)
+    jobs = DdlJobReader(TABLE)
     for job in reversed(made):
         jobs.take(job_entry(job))
     assert [job.job_id for job in jobs.upto(made[1].commit_ts)] == [1, 2]
@@ -35,7 +35,7 @@ def test_jobs_leave_in_commit_order_when_their_ts_is_passed() -> None:
 
 def test_deletes_say_nothing() -> None:
     (job,) = jobs_of(1)
-    jobs = DdlJobs(TABLE)
+    jobs = DdlJobReader(TABLE)
     jobs.take(job_entry(job)._replace(value=b"", old=b"old"))
     assert jobs.upto(CommitTs(10**6)) == []
 
@@ -47,14 +47,14 @@ def test_a_row_without_a_job_is_refused_with_its_place(value: bytes) -> None:
     (job,) = jobs_of(1)
     entry = job_entry(job)._replace(value=value)
     with pytest.raises(MessageUnreadable, match=entry.key.hex()):
-        DdlJobs(TABLE).take(entry)
+        DdlJobReader(TABLE).take(entry)
 
 
 @pytest.mark.parametrize("name", ["job_meta", "other"])
 def test_a_table_without_jobs_is_refused(name: str) -> None:
     result = info([column(1, "id", "bigint", primary=True), column(2, name, "int")], int_handle=True, id=DDL_JOB_TABLE_ID)
     with pytest.raises(FeedUnsuitable, match="job_meta"):
-        DdlJobs(kv_table(result, schema="mysql"))
+        DdlJobReader(kv_table(result, schema="mysql"))
 
 
 def test_the_key_of_a_job_is_a_row_of_the_table() -> None:

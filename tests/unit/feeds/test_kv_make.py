@@ -142,9 +142,9 @@ def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) 
         ("changefeed settings", CheckStatus.OK), ("table infos", CheckStatus.OK), ("key-values", CheckStatus.WARNING),
         ("dump reads", CheckStatus.OK),
     ]  # fmt: skip
-    *_, reported, _ = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
-    assert reported.name == "key-values"
-    assert "tikv.pd names no endpoint" in reported.findings[0].what
+    *_, finding, _ = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
+    assert finding.name == "key-values"
+    assert "tikv.pd names no endpoint" in finding.findings[0].what
 
 
 def test_a_push_port_without_a_token_is_reported(tmp_path: Path) -> None:
@@ -209,19 +209,19 @@ def test_a_kafka_feed_that_does_not_move_says_what_it_waits_for(config: Config, 
         assert brought.still_because() == "waits for the source"
 
 
-def test_key_values_need_nobody_who_delivers_them_before_the_feed_is_requested_for(config: Config) -> None:
+def test_key_values_need_nobody_who_delivers_them_before_the_feed_is_chosen(config: Config) -> None:
     puller = MemoryPuller()
-    requested: list[MemoryPuller] = []
+    requests: list[MemoryPuller] = []
 
     def make() -> MemoryPuller:
-        requested.append(puller)
+        requests.append(puller)
         return puller
 
     brought = of_key_values(config, changefeed("shop.*", MARKS), LiveScope(server_tz="UTC"), make)
     brought.schemas.begin()
-    assert not requested
+    assert not requests
     with closing(brought.feed()):
-        assert requested == [puller]
+        assert requests == [puller]
 
 
 @pytest.mark.parametrize(("event", "hidden"), [("modify column", True), ("insert", False)])

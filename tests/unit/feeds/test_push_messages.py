@@ -46,7 +46,7 @@ def sending(feed: MessageFeed, name: str = "node-1") -> Iterator[RawSender]:
     """A sender that has been welcomed."""
     with RawSender(feed.port) as sender:
         sender.hello(name, version_min=2, version_max=2, form=pb.FORM_MESSAGES)
-        eventually(lambda: sender.reported("welcome"), "no welcome")
+        eventually(lambda: sender.of_kind("welcome"), "no welcome")
         yield sender
 
 
@@ -163,9 +163,9 @@ def test_a_sender_of_key_values_and_one_of_another_changefeed_are_turned_away(op
         old.hello(changefeed="c/default/cf")
         assert "sends key-values, the sidecar takes messages" in old.wait_end()[1]
         stranger.hello(version_min=2, version_max=2, form=pb.FORM_MESSAGES, changefeed="c/default/other")
-        code, reported = stranger.wait_end()
+        code, output = stranger.wait_end()
         assert code == grpc.StatusCode.FAILED_PRECONDITION
-        assert "c/default/other" in reported
+        assert "c/default/other" in output
 
 
 def test_ticdc_waits_while_nobody_reads_and_goes_on_when_somebody_does(opened: Opened) -> None:

@@ -55,12 +55,12 @@ def sender(puller: PushPuller, polling: Polling) -> Iterator[RawSender]:
         made.hello("node-1")
         made_welcome(polling, made)
         made.open(1, ORDERS)
-        polling.until(lambda: made.reported("opened"))
+        polling.until(lambda: made.of_kind("opened"))
         yield made
 
 
 def made_welcome(polling: Polling, sender: RawSender) -> None:
-    polling.until(lambda: sender.reported("welcome"))
+    polling.until(lambda: sender.of_kind("welcome"))
 
 
 def end(polling: Polling, sender: RawSender) -> tuple[grpc.StatusCode, str]:
@@ -79,11 +79,11 @@ def open_at_once(puller: PushPuller, sender: RawSender, span: KeyRange, *, avail
 # ---- the beginning --------------------------------------------------------------------------------------------------
 
 
-def test_a_sender_is_welcomed_reported_what_is_wanted_and_from_where_to_send(polling: Polling, sender: RawSender) -> None:
-    assert sender.reported("welcome")[0].version == 1
-    assert sender.reported("welcome")[0].silent_max_ms == 60_000
-    assert [(range.start, range.end, range.from_ts) for range in sender.reported("wanted")[0].ranges] == [(*ORDERS, T0)]
-    assert sender.reported("opened") == [pb.SpanOpened(span=1, from_ts=T0)]
+def test_a_sender_is_welcomed_and_gets_what_is_wanted_and_from_where_to_send(polling: Polling, sender: RawSender) -> None:
+    assert sender.of_kind("welcome")[0].version == 1
+    assert sender.of_kind("welcome")[0].silent_max_ms == 60_000
+    assert [(range.start, range.end, range.from_ts) for range in sender.of_kind("wanted")[0].ranges] == [(*ORDERS, T0)]
+    assert sender.of_kind("opened") == [pb.SpanOpened(span=1, from_ts=T0)]
     assert [answer.number for answer in sender.answers] == [1, 2, 3]
 
 
@@ -91,7 +91,7 @@ def test_of_the_versions_that_both_speak_the_highest_is_taken(puller: PushPuller
     with RawSender(puller.port) as sender:
         sender.hello(version_min=1, version_max=9)
         made_welcome(polling, sender)
-        assert sender.reported("welcome")[0].version == 2
+        assert sender.of_kind("welcome")[0].version == 2
 
 
 @pytest.mark.parametrize(("lowest", "highest"), [(3, 4), (0, 0)])
@@ -146,7 +146,7 @@ def test_until_welcome_one_message_is_taken_from_the_network(puller: PushPuller,
         (stream,) = puller._streams._new
         assert waiting(stream.waiting_bytes)
         assert stream.waiting_bytes() == pb.SenderMessage(number=1, hello=pb.Hello(version_min=1, version_max=1, sender="a")).ByteSize()
-        polling.until(lambda: sender.reported("opened"))
+        polling.until(lambda: sender.of_kind("opened"))
 
 
 def test_a_first_message_that_is_too_large_for_hello_is_turned_away(puller: PushPuller) -> None:
@@ -177,7 +177,7 @@ def test_no_more_senders_come_than_have_a_window(puller: PushPuller, polling: Po
     for number in range(SENDERS_MAX):
         senders.append(RawSender(puller.port))
         senders[-1].hello(f"node-{number}")
-    polling.until(lambda: all(sender.reported("welcome") for sender in senders))
+    polling.until(lambda: all(sender.of_kind("welcome") for sender in senders))
     with RawSender(puller.port) as late:
         late.hello("late")
         assert end(polling, late)[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -204,12 +204,12 @@ def test_a_span_that_nobody_wants_is_refused_and_opens_when_it_is_wanted(puller:
     sender.open(2, ITEMS)
     sender.entries(2, sent(ITEMS.start, 120))
     sender.resolved(2, 130, entries=1)
-    polling.until(lambda: sender.reported("refused"))
-    assert sender.reported("refused")[0].reason == pb.SpanRefused.REASON_NOT_WANTED
+    polling.until(lambda: sender.of_kind("refused"))
+    assert sender.of_kind("refused")[0].reason == pb.SpanRefused.REASON_NOT_WANTED
     puller.want({ORDERS: T0, ITEMS: CommitTs(110)})
     polling.until(lambda: ITEMS in sender.wanted())
     sender.open(3, ITEMS)
-    polling.until(lambda: len(sender.reported("opened")) == 2)
+    polling.until(lambda: len(sender.of_kind("opened")) == 2)
     sender.resolved(3, 130)
     polling.until(lambda: polling.upto_ts(ITEMS) == 130)
     assert polling.entries() == []
@@ -221,17 +221,15 @@ def test_a_range_that_ends_is_reported_and_what_still_comes_of_it_is_dropped(
     puller.want({ITEMS: T0})
     sender.entries(1, sent(KEY, 120))
     sender.resolved(1, 130, entries=1)
-    polling.until(lambda: sender.reported("lost"))
-    assert sender.reported("lost")[0].reason == pb.SpanLost.REASON_NOT_WANTED
-    polling.until(
-        lambda: [KeyRange(ended.start, ended.end) for reported in sender.reported("wanted") for ended in reported.ended] == [ORDERS]
-    )
+    polling.until(lambda: sender.of_kind("lost"))
+    assert sender.of_kind("lost")[0].reason == pb.SpanLost.REASON_NOT_WANTED
+    polling.until(lambda: [KeyRange(ended.start, ended.end) for message in sender.of_kind("wanted") for ended in message.ended] == [ORDERS])
     sender.open(2, ITEMS)
-    polling.until(lambda: len(sender.reported("opened")) == 2)
+    polling.until(lambda: len(sender.of_kind("opened")) == 2)
     assert polling.events == []
 
 
-def test_a_span_moves_to_the_sender_that_opens_it_and_the_previous_one_is_reported(
+def test_a_span_moves_to_the_sender_that_opens_it_and_the_previous_one_gets_a_message(
     puller: PushPuller, polling: Polling, sender: RawSender
 ) -> None:
     sender.entries(1, sent(KEY, 120))
@@ -242,9 +240,9 @@ def test_a_span_moves_to_the_sender_that_opens_it_and_the_previous_one_is_report
         other.hello("node-2")
         made_welcome(polling, other)
         other.open(1, ORDERS)
-        polling.until(lambda: other.reported("opened") and sender.reported("lost"))
-        assert other.reported("opened")[0].from_ts == 110
-        assert "node-2" in sender.reported("lost")[0].text
+        polling.until(lambda: other.of_kind("opened") and sender.of_kind("lost"))
+        assert other.of_kind("opened")[0].from_ts == 110
+        assert "node-2" in sender.of_kind("lost")[0].text
         sender.entries(1, sent(KEY, 140))
         sender.resolved(1, 150, entries=3)
         other.entries(1, sent(KEY, 120), sent(KEY, 130), sent(KEY, 140))
@@ -268,8 +266,8 @@ def test_a_sender_that_connects_again_goes_on_after_all_that_its_previous_stream
         again.hello("node-1")
         made_welcome(polling, again)
         again.open(1, ORDERS)
-        polling.until(lambda: again.reported("opened"))
-        assert again.reported("opened")[0].from_ts == 130
+        polling.until(lambda: again.of_kind("opened"))
+        assert again.of_kind("opened")[0].from_ts == 130
         assert end(polling, sender)[0] == grpc.StatusCode.ABORTED
 
 
@@ -285,7 +283,7 @@ def test_every_sender_has_its_turn_however_much_the_others_send(monkeypatch: pyt
             sender.hello(f"node-{number}")
             made_welcome(polling, sender)
             sender.open(1, range_)
-        polling.until(lambda: all(sender.reported("opened") for sender in senders))
+        polling.until(lambda: all(sender.of_kind("opened") for sender in senders))
         size = 0
         for sender, range_ in zip(senders, ranges, strict=True):
             size += sum(sender.entries(1, sent(range_.start, commit_ts, b"x" * 2000)) for commit_ts in range(200, 210))
@@ -314,14 +312,14 @@ def test_a_closed_span_has_no_owner(puller: PushPuller, polling: Polling, sender
 
 def test_durable_is_reported_by_span(puller: PushPuller, polling: Polling, sender: RawSender) -> None:
     puller.acknowledge({ORDERS: CommitTs(120), ITEMS: CommitTs(500)})
-    polling.until(lambda: sender.reported("durable"))
-    assert sender.reported("durable") == [pb.Durable(spans=[pb.SpanDurable(span=1, ts=120)])]
+    polling.until(lambda: sender.of_kind("durable"))
+    assert sender.of_kind("durable") == [pb.Durable(spans=[pb.SpanDurable(span=1, ts=120)])]
     with RawSender(puller.port) as other:
         other.hello("node-2")
         made_welcome(polling, other)
         other.open(1, ORDERS)
-        polling.until(lambda: other.reported("opened"))
-        assert other.reported("opened")[0].durable_ts == 120
+        polling.until(lambda: other.of_kind("opened"))
+        assert other.of_kind("opened")[0].durable_ts == 120
 
 
 def test_operators_see_the_senders(puller: PushPuller, polling: Polling, sender: RawSender) -> None:
@@ -386,8 +384,8 @@ def test_a_message_that_is_missing_or_doubled_ends_the_stream_and_is_sent_again(
         again.hello("node-1")
         made_welcome(polling, again)
         again.open(1, ORDERS)
-        polling.until(lambda: again.reported("opened"))
-        assert again.reported("opened")[0].from_ts == T0
+        polling.until(lambda: again.of_kind("opened"))
+        assert again.of_kind("opened")[0].from_ts == T0
 
 
 def test_an_entry_that_got_lost_on_the_senders_way_is_found_at_the_mark(polling: Polling, sender: RawSender) -> None:
@@ -478,7 +476,7 @@ def test_time_in_which_nobody_polls_is_not_silence() -> None:
         sender.hello("node-1")
         made_welcome(polling, sender)
         sender.open(1, ORDERS)
-        polling.until(lambda: sender.reported("opened"))
+        polling.until(lambda: sender.of_kind("opened"))
         clock.ahead_s += 1000
         assert puller.poll(timeout_s=0.0) == []
         for _ in range(20):
@@ -508,9 +506,9 @@ def test_a_sender_that_begins_too_late_leaves_a_hole_and_stops_the_sidecar() -> 
         made_welcome(polling, sender)
         short.want({ORDERS: T0})
         open_at_once(short, sender, ORDERS, available_ts=150)
-        assert waiting(lambda: sender.reported("refused"))
-        assert sender.reported("refused")[0].reason == pb.SpanRefused.REASON_STARTS_TOO_LATE
-        assert sender.reported("refused")[0].from_ts == T0
+        assert waiting(lambda: sender.of_kind("refused"))
+        assert sender.of_kind("refused")[0].reason == pb.SpanRefused.REASON_STARTS_TOO_LATE
+        assert sender.of_kind("refused")[0].from_ts == T0
         error = polling.until_raises()
     assert isinstance(error, FeedUnsuitable)
     assert "table 104 is complete up to 100, and sender node-1 can give it from 150 only" in str(error)
@@ -546,7 +544,7 @@ def test_what_waits_of_all_senders_is_bounded_and_credit_comes_back(senders: int
             made_welcome(polling, raw)
             raw.sent_bytes = 0
         raws[0].open(1, ORDERS)
-        batch = raws[0].reported("welcome")[0].batch_bytes
+        batch = raws[0].of_kind("welcome")[0].batch_bytes
         passed_bytes, commit_ts = 0, 200
         raws[0].entries(1)
         for raw in raws[1:]:
@@ -575,8 +573,8 @@ def test_an_entry_larger_than_a_window_passes(puller: PushPuller) -> None:
         sender.open(1, ORDERS)
         sender.entries(1, sent(KEY, 120, b"x" * (12 << 20)))
         polling.until(polling.entries)
-        polling.until(lambda: sender.reported("credit"))
-        assert sum(reported.bytes for reported in sender.reported("credit")) > 12 << 20
+        polling.until(lambda: sender.of_kind("credit"))
+        assert sum(message.bytes for message in sender.of_kind("credit")) > 12 << 20
 
 
 # ---- who may come ---------------------------------------------------------------------------------------------------

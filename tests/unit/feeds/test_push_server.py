@@ -56,11 +56,11 @@ class Sender:
             return bool(self.rpc._handler._responses)
 
     def welcomed(self, **hello: Any) -> Sender:
-        reported = pb.Hello()
-        reported.CopyFrom(HELLO)
+        first = pb.Hello()
+        first.CopyFrom(HELLO)
         for name, value in hello.items():
-            setattr(reported, name, value)
-        self.send(hello=reported)
+            setattr(first, name, value)
+        self.send(hello=first)
         assert self.take("welcome").version == 1
         assert self.take("wanted").ranges
         return self
@@ -117,7 +117,7 @@ def test_what_is_no_hello_of_ours_ends_its_stream_by_name_and_nothing_else(
     goes_on(puller)
 
 
-def test_a_stream_that_ends_before_hello_is_no_events(puller: PushPuller, sender: Sender) -> None:
+def test_a_stream_that_ends_before_hello_is_no_event(puller: PushPuller, sender: Sender) -> None:
     sender.rpc.requests_closed()
     assert sender.over()[0] is Code.OK
     goes_on(puller)
@@ -193,7 +193,7 @@ def test_a_newer_stream_of_a_name_ends_the_previous_one(puller: PushPuller, send
     assert "has the name node-1" in text
 
 
-def test_the_end_of_a_term_reports_every_stream_to_come_again(puller: PushPuller, sender: Sender) -> None:
+def test_the_end_of_a_term_asks_every_stream_to_come_again(puller: PushPuller, sender: Sender) -> None:
     sender.welcomed()
     puller._streams.end()
     assert sender.rpc.termination()[1:] == (Code.UNAVAILABLE, server.ENDING)

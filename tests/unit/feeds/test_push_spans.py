@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.feeds.push.spans import Opened, SpanOpening, SpanRefused, Spans, describe
+from sidecar.feeds.push.spans import Opened, SpanOpening, SpanRefused, SpanTable, describe
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange, KvEntry, Pulled, rows_of
@@ -20,7 +20,9 @@ AM, MZ, AZ = KeyRange(b"a", b"m"), KeyRange(b"m", b"z"), KeyRange(b"a", b"z")
 T0 = CommitTs(100)
 
 
-def opened(spans: Spans, range: KeyRange = AZ, *, sender: str = "a", span: int = 1, available_ts: int = 0) -> tuple[SpanOpening, Opened]:
+def opened(
+    spans: SpanTable, range: KeyRange = AZ, *, sender: str = "a", span: int = 1, available_ts: int = 0
+) -> tuple[SpanOpening, Opened]:
     opening = SpanOpening(1, sender, span, range)
     answer = spans.open(opening, available_ts=available_ts, now_s=0.0)
     assert isinstance(answer, Opened)
@@ -28,8 +30,8 @@ def opened(spans: Spans, range: KeyRange = AZ, *, sender: str = "a", span: int =
 
 
 @pytest.fixture
-def spans() -> Spans:
-    made = Spans()
+def spans() -> SpanTable:
+    made = SpanTable()
     made.want({AZ: T0}, now_s=0.0)
     return made
 
@@ -38,23 +40,23 @@ def keys(entries: list[KvEntry]) -> list[bytes]:
     return [entry.key for entry in entries]
 
 
-def test_an_opening_begins_where_the_range_was_wanted(spans: Spans) -> None:
+def test_an_opening_begins_where_the_range_was_wanted(spans: SpanTable) -> None:
     assert opened(spans)[1].from_ts == T0
 
 
-def test_a_mark_of_the_owner_counts_for_what_it_owns(spans: Spans) -> None:
+def test_a_mark_of_the_owner_counts_for_what_it_owns(spans: SpanTable) -> None:
     opening, _ = opened(spans, AM)
     assert spans.resolve(opening, 120) == [Pulled(AM, CommitTs(120))]
     assert [wanted.upto_ts() for wanted in spans] == [T0]
 
 
-def test_a_mark_below_what_is_resolved_says_nothing(spans: Spans) -> None:
+def test_a_mark_below_what_is_resolved_says_nothing(spans: SpanTable) -> None:
     opening, _ = opened(spans)
     assert spans.resolve(opening, 90) == []
     assert spans.resolve(opening, 100) == []
 
 
-def test_the_next_owner_begins_at_the_last_mark_and_not_at_what_was_sent(spans: Spans) -> None:
+def test_the_next_owner_begins_at_the_last_mark_and_not_at_what_was_sent(spans: SpanTable) -> None:
     previous, _ = opened(spans)
     spans.take(previous, [sent(b"b", 130)])
     spans.resolve(previous, 120)
@@ -62,7 +64,7 @@ def test_the_next_owner_begins_at_the_last_mark_and_not_at_what_was_sent(spans: 
     assert opened(spans, sender="b")[1].from_ts == 120
 
 
-def test_a_mark_of_a_previous_owner_does_not_count(spans: Spans) -> None:
+def test_a_mark_of_a_previous_owner_does_not_count(spans: SpanTable) -> None:
     previous, _ = opened(spans)
     owner, answer = opened(spans, sender="b")
     assert [(loss.opening, loss.range, loss.to) for loss in answer.losses] == [(previous, AZ, "b")]
@@ -71,7 +73,7 @@ def test_a_mark_of_a_previous_owner_does_not_count(spans: Spans) -> None:
     assert spans.resolve(owner, 110) == [Pulled(AZ, CommitTs(110))]
 
 
-def test_of_a_span_that_lost_a_part_the_rest_still_counts(spans: Spans) -> None:
+def test_of_a_span_that_lost_a_part_the_rest_still_counts(spans: SpanTable) -> None:
     previous, _ = opened(spans)
     _, answer = opened(spans, KeyRange(b"f", b"m"), sender="b")
     assert [loss.range for loss in answer.losses] == [KeyRange(b"f", b"m")]
@@ -79,7 +81,7 @@ def test_of_a_span_that_lost_a_part_the_rest_still_counts(spans: Spans) -> None:
     assert spans.resolve(previous, 115) == [Pulled(KeyRange(b"a", b"f"), CommitTs(115)), Pulled(KeyRange(b"m", b"z"), CommitTs(115))]
 
 
-def test_who_takes_over_parts_at_different_marks_begins_at_the_lowest(spans: Spans) -> None:
+def test_who_takes_over_parts_at_different_marks_begins_at_the_lowest(spans: SpanTable) -> None:
     spans.resolve(opened(spans, AM)[0], 150)
     spans.resolve(opened(spans, MZ, span=2)[0], 120)
     owner, answer = opened(spans, sender="b")
@@ -89,7 +91,7 @@ def test_who_takes_over_parts_at_different_marks_begins_at_the_lowest(spans: Spa
     assert spans.resolve(owner, 150) == [Pulled(AZ, CommitTs(150))], "neighbours at one ts are one part"
 
 
-def test_a_sender_with_a_hole_before_what_it_has_is_refused_and_changes_nothing(spans: Spans) -> None:
+def test_a_sender_with_a_hole_before_what_it_has_is_refused_and_changes_nothing(spans: SpanTable) -> None:
     previous, _ = opened(spans)
     refused = spans.open(SpanOpening(2, "b", 1, AZ), available_ts=101, now_s=0.0)
     assert isinstance(refused, SpanRefused)
@@ -98,13 +100,13 @@ def test_a_sender_with_a_hole_before_what_it_has_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("range", [KeyRange(b"0", b"1"), KeyRange(b"Z", b"c"), KeyRange(b"x", b"{"), KeyRange(b"z", b"zz")])
-def test_a_span_that_no_wanted_range_holds_is_refused(spans: Spans, range: KeyRange) -> None:
+def test_a_span_that_no_wanted_range_holds_is_refused(spans: SpanTable, range: KeyRange) -> None:
     refused = spans.open(SpanOpening(1, "a", 1, range), available_ts=0, now_s=0.0)
     assert isinstance(refused, SpanRefused)
     assert refused.from_ts == 0
 
 
-def test_a_range_that_was_wanted_before_goes_on_where_it_is(spans: Spans) -> None:
+def test_a_range_that_was_wanted_before_goes_on_where_it_is(spans: SpanTable) -> None:
     opening, _ = opened(spans)
     spans.resolve(opening, 150)
     changed = spans.want({AZ: CommitTs(7), KeyRange(b"zz", b"zzz"): CommitTs(9)}, now_s=0.0)
@@ -113,7 +115,7 @@ def test_a_range_that_was_wanted_before_goes_on_where_it_is(spans: Spans) -> Non
     assert spans.resolve(opening, 160) == [Pulled(AZ, CommitTs(160))]
 
 
-def test_a_range_that_ended_and_is_wanted_again_begins_again(spans: Spans) -> None:
+def test_a_range_that_ended_and_is_wanted_again_begins_again(spans: SpanTable) -> None:
     opening, _ = opened(spans)
     spans.resolve(opening, 150)
     changed = spans.want({}, now_s=0.0)
@@ -124,7 +126,7 @@ def test_a_range_that_ended_and_is_wanted_again_begins_again(spans: Spans) -> No
     assert opened(spans, sender="b")[1].from_ts == 110
 
 
-def test_durable_is_reported_to_the_owners_and_never_goes_back(spans: Spans) -> None:
+def test_durable_is_reported_to_the_owners_and_never_goes_back(spans: SpanTable) -> None:
     left, _ = opened(spans, AM)
     right, _ = opened(spans, MZ, sender="b")
     assert spans.acknowledge({AZ: CommitTs(130), KeyRange(b"0", b"1"): CommitTs(140)}) == [(left, 130), (right, 130)]
@@ -146,7 +148,7 @@ def test_durable_is_reported_to_the_owners_and_never_goes_back(spans: Spans) -> 
         (sent(b"b", 130, op=7), "op 7"),
     ],
 )
-def test_a_broken_entry_is_named_with_its_sender(spans: Spans, entry: object, wrong: str) -> None:
+def test_a_broken_entry_is_named_with_its_sender(spans: SpanTable, entry: object, wrong: str) -> None:
     opening, _ = opened(spans, sender="node-7")
     spans.resolve(opening, 120)
     with pytest.raises(MessageUnreadable, match=wrong) as raised:
@@ -154,7 +156,7 @@ def test_a_broken_entry_is_named_with_its_sender(spans: Spans, entry: object, wr
     assert "node-7" in str(raised.value)
 
 
-def test_a_mark_that_goes_back_is_a_broken_sender(spans: Spans) -> None:
+def test_a_mark_that_goes_back_is_a_broken_sender(spans: SpanTable) -> None:
     opening, _ = opened(spans)
     spans.resolve(opening, 120)
     spans.resolve(opening, 120)
@@ -163,14 +165,14 @@ def test_a_mark_that_goes_back_is_a_broken_sender(spans: Spans) -> None:
 
 
 @pytest.mark.parametrize("ts", [1 << 63, (1 << 64) - 1])
-def test_a_mark_that_the_log_cannot_hold_is_a_broken_sender(spans: Spans, ts: int) -> None:
+def test_a_mark_that_the_log_cannot_hold_is_a_broken_sender(spans: SpanTable, ts: int) -> None:
     opening, _ = opened(spans)
     assert spans.resolve(opening, (1 << 63) - 1)
     with pytest.raises(MessageUnreadable, match=f"its mark {ts} is no TSO"):
         spans.resolve(opening, ts)
 
 
-def test_an_empty_span_is_a_broken_sender(spans: Spans) -> None:
+def test_an_empty_span_is_a_broken_sender(spans: SpanTable) -> None:
     with pytest.raises(MessageUnreadable, match="empty or reversed"):
         spans.open(SpanOpening(1, "a", 1, KeyRange(b"m", b"m")), available_ts=0, now_s=0.0)
 
@@ -204,7 +206,7 @@ class Interleavings(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.spans = Spans()
+        self.spans = SpanTable()
         self.now_ts = 100
         self.history: list[tuple[bytes, int]] = []
         self.wanted: dict[KeyRange, int] = {}

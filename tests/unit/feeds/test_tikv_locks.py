@@ -285,8 +285,8 @@ def test_an_error_about_a_key_is_reported_and_ends_nothing(rig: Rig) -> None:
 @pytest.mark.parametrize("name", ["KvScanLock", "KvCheckTxnStatus", "KvCheckSecondaryLocks", "KvResolveLock"])
 def test_a_region_that_cannot_answer_is_requested_again_another_time(rig: Rig, name: str) -> None:
     prewrite_async(rig)
-    reported = {"KvScanLock": kv.ScanLockResponse, "KvCheckTxnStatus": kv.CheckTxnStatusResponse, "KvResolveLock": kv.ResolveLockResponse}
-    answer = reported.get(name, kv.CheckSecondaryLocksResponse)()
+    answers = {"KvScanLock": kv.ScanLockResponse, "KvCheckTxnStatus": kv.CheckTxnStatusResponse, "KvResolveLock": kv.ResolveLockResponse}
+    answer = answers.get(name, kv.CheckSecondaryLocksResponse)()
     answer.region_error.message = "merging"
     rig.of.answers[name] = [answer]
     with pytest.raises(FeedLost, match=f"{name}.*merging"):
@@ -296,7 +296,7 @@ def test_a_region_that_cannot_answer_is_requested_again_another_time(rig: Rig, n
     assert rig.fates(PRIMARY, KEY, OTHER) == [START + 30] * 3
 
 
-def test_a_store_that_is_gone_is_requested_again_where_it_is_then(rig: Rig) -> None:
+def test_a_store_that_is_gone_is_queried_again_where_it_is_then(rig: Rig) -> None:
     rig.cluster.prewrite(lock(KEY))
     assert rig.resolve(resolved_ts=1) == (0, "")
     for store in rig.cluster.stores:

@@ -110,14 +110,14 @@ def test_versions_that_are_gone_cannot_be_kept(pd: PdClient, servers: TikvServer
     assert b"other" not in servers.safe_points
 
 
-def test_versions_are_kept_no_longer_than_they_are_requested_for(pd: PdClient, servers: TikvServers) -> None:
+def test_versions_are_kept_no_longer_than_they_are_requested(pd: PdClient, servers: TikvServers) -> None:
     pd.keep_versions("me", above=200, keep_s=60)
     pd.forget_versions("me")
     pd.forget_versions("me")
     assert servers.safe_points.keys() == {b"gc_worker"}
 
 
-def test_what_is_no_pd_is_reported_from_what_does_not_answer(pd: PdClient, servers: TikvServers) -> None:
+def test_what_is_no_pd_is_distinguished_from_what_does_not_answer(pd: PdClient, servers: TikvServers) -> None:
     assert pd.answers_as_pd()
     with closing(PdClient(TikvSection(pd=(servers.addresses[1],)))) as store:
         assert not store.answers_as_pd()

@@ -149,16 +149,16 @@ def test_borders_take_steps_for_each_range_and_each_region_and_not_for_each_pair
     assert steps < (10 + 2 * of_a_key) * (ranges + regions)
 
 
-def test_regions_between_ranges_that_are_far_apart_are_not_requested() -> None:
+def test_regions_between_ranges_that_are_far_apart_are_not_queried() -> None:
     starts = [b"", *(b"%06d" % number for number in range(1, 100_000))]
-    requested: list[bytes] = []
+    requests: list[bytes] = []
     answer = answers(starts, 1024)
 
     def regions_from(key: bytes) -> list[Region]:
-        requested.append(key)
+        requests.append(key)
         return answer(key)
 
     wanted = [KeyRange(b"000010", b"000012"), KeyRange(b"090010", b"090012")]
     expected = [b"000010", b"000011", b"090010", b"090011"]
     assert [*borders(wanted, regions_from)] == expected
-    assert requested == [b"000010", b"090010"]
+    assert requests == [b"000010", b"090010"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.feeds.tikv.queue import WantedRange
-from sidecar.feeds.tikv.router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, WaitingRange, check_version, joined, later
+from sidecar.feeds.tikv.router import RANGE_RETRY_FIRST_S, RANGE_RETRY_MAX_S, STORE_WAIT_MAX_S, WaitingRange, check_version, joined, later
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.rowcodec.key_values import KeyRange
@@ -25,7 +25,7 @@ def test_parts_side_by_side_become_one_from_the_lower_ts() -> None:
     assert ranges == [waiting(b"a", b"m", resolved_ts=7, since_s=1.0, failures=3)]
 
 
-def test_parts_with_a_gap_or_of_two_askings_stay_separate() -> None:
+def test_parts_with_a_gap_or_of_two_requests_stay_separate() -> None:
     separate = [waiting(b"a", b"c"), waiting(b"d", b"m"), waiting(b"m", b"z", wanted=OTHER)]
     assert joined(separate) == separate
 
@@ -35,8 +35,8 @@ def test_each_failure_in_a_row_doubles_the_rest_up_to_a_bound() -> None:
     for _ in range(12):
         it = later(it, "why", now_s=100.0)
         rests_s.append(it.due_s - 100.0)
-    assert all(RETRY_FIRST_S * 2**n / 2 <= rest_s <= RETRY_FIRST_S * 2**n for n, rest_s in enumerate(rests_s[:5]))
-    assert RETRY_MAX_S / 2 <= rests_s[-1] <= RETRY_MAX_S
+    assert all(RANGE_RETRY_FIRST_S * 2**n / 2 <= rest_s <= RANGE_RETRY_FIRST_S * 2**n for n, rest_s in enumerate(rests_s[:5]))
+    assert RANGE_RETRY_MAX_S / 2 <= rests_s[-1] <= RANGE_RETRY_MAX_S
     assert (it.failures, it.why, it.since_s) == (12, "why", 0.0)
 
 

@@ -37,28 +37,28 @@ class MadePd:
     """Each answer of regions takes `answer_s` of a clock that stands otherwise. Of each range there is always one region more."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scan: SnapshotScan, *, answer_s: float = 0.0) -> None:
-        self.now_s, self.answer_s, self.requested = 0.0, answer_s, 0
+        self.now_s, self.answer_s, self.requests = 0.0, answer_s, 0
         monkeypatch.setattr(scan._pd, "regions", self.regions)
         monkeypatch.setattr("sidecar.shared.tikv.scan.time.monotonic", lambda: self.now_s)
 
     def regions(self, start: bytes, end: bytes, *, at_most: int) -> Sequence[Region]:
-        self.requested += 1
-        assert self.requested < 10, "it does not end"
+        self.requests += 1
+        assert self.requests < 10, "it does not end"
         self.now_s += self.answer_s
-        return [Region(self.requested, encoded(start), encoded(start + b"m"), 1, 1, None)]
+        return [Region(self.requests, encoded(start), encoded(start + b"m"), 1, 1, None)]
 
 
 def test_borders_end_where_nobody_wants_them_any_more(monkeypatch: pytest.MonkeyPatch, scan: SnapshotScan) -> None:
     pd = MadePd(monkeypatch, scan)
-    scan._stopped = lambda: pd.requested >= 2
+    scan._stopped = lambda: pd.requests >= 2
     assert scan.borders(WANTED) == [b"bm", b"d", b"f"]
-    assert pd.requested == 2
+    assert pd.requests == 2
 
 
 def test_borders_are_those_that_pd_reports_in_time(monkeypatch: pytest.MonkeyPatch, scan: SnapshotScan) -> None:
     pd = MadePd(monkeypatch, scan, answer_s=tikv_scan.READ_S_MAX / 2.5)
     assert scan.borders(WANTED) == [b"bm", b"bmm", b"d", b"f"]
-    assert pd.requested == 3
+    assert pd.requests == 3
 
 
 # ---- how much a call requests ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from sidecar.shared.model.chunk import ABSENT
 ROWS = pa.table({"v": ["x", None], "a": ["1", "2"], "b": ["3", "4"]})
 
 
-def test_what_is_put_together_comes_separate_with_the_keys_columns_alone() -> None:
+def test_what_is_put_together_is_split_with_the_keys_columns_alone() -> None:
     absent, rows = parted(with_absent(ROWS, ("b", "a"), [("5", "6"), ("7", "8")]))
     assert absent.to_pylist() == [{"v": None, "a": "6", "b": "5"}, {"v": None, "a": "8", "b": "7"}]
     assert rows.equals(ROWS)

@@ -97,7 +97,7 @@ def test_what_is_no_report_is_refused(data: bytes) -> None:
         report_from_json(data)
 
 
-def test_receives_of_deliveries_in_the_background(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deliveries_are_read_in_the_background(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_deliveries, "READ_EVERY_S", 0.005)
     deliveries = LogDeliveries(folder)
     deliveries.start()
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder)
     ],
     ids=["beyond its end", "far beyond", "another log"],
 )
-def test_what_reports_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_events(
+def test_what_names_another_log_or_what_is_not_in_this_one_is_trouble_and_no_event(
     folder: Folder, reported: DeliveryReport, why: str
 ) -> None:
     storage.write_atomically(folder, DELIVERED_NAME, reported.to_json())

@@ -197,16 +197,16 @@ def test_a_sweep_requests_only_the_names_of_what_was_removed(tmp_path: Path, mon
     for seq in range(24):
         log.commit(manifest(seq))
     log.retain(delivered=Seq(20), open_from=None)
-    requested: list[str] = []
+    requests: list[str] = []
 
     def counted(_: Folder, *, deep: bool, beginning: str = "") -> list[str]:
         assert not deep
-        requested.append(beginning)
+        requests.append(beginning)
         return []
 
     monkeypatch.setattr(storage, "list_names", counted)
     log.retain(delivered=Seq(23), open_from=None)
-    assert requested == [manifest_name(Seq(20))[:19]]
+    assert requests == [manifest_name(Seq(20))[:19]]
 
 
 @pytest.mark.parametrize("segments", [10, 40])

@@ -49,7 +49,7 @@ def test_a_file_of_another_log_is_none(log: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "reported", "way_out"),
+    ("change", "message", "way_out"),
     [
         ((b'"version":1', b'"version":2'), "format version 2", "run the version that wrote it"),
         ((b'"complete"', b'"complete2"'), "is not readable", "remove it"),
@@ -58,13 +58,13 @@ def test_a_file_of_another_log_is_none(log: Folder) -> None:
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_an_error_with_the_way_out(
-    log: Folder, change: tuple[bytes, bytes], reported: str, way_out: str
+    log: Folder, change: tuple[bytes, bytes], message: str, way_out: str
 ) -> None:
     write_sink_tables(log, tables_of("lake"), log_id=own_id(log))
     name = sink_tables_name("lake")
     data = storage.read_file(log, name).replace(b" ", b"")
     assert change[0] in data
     storage.write_atomically(log, name, data.replace(*change, 1))
-    with pytest.raises(SinkError, match=reported) as raised:
+    with pytest.raises(SinkError, match=message) as raised:
         read_sink_tables(log, ["lake"])
     assert way_out in raised.value.hint

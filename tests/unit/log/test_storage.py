@@ -143,7 +143,7 @@ def test_only_the_first_creates(folder: Folder) -> None:
     assert list_names(folder, deep=True) == ["new/a"]
 
 
-def test_folders_are_reported_from_files(folder: Folder) -> None:
+def test_folders_are_distinguished_from_files(folder: Folder) -> None:
     with pytest.raises(storage.Absent):
         storage.list_folders(folder)
     for name in ("a", "x/a", "x/y/a", "z/a"):
@@ -352,7 +352,7 @@ def test_a_local_error_is_reported_by_its_number(
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_whatever_is_requested_of_a_local_folder_ends_in_an_error_of_the_storage(tmp_path: Path, name: str) -> None:
+def test_whatever_fails_in_a_local_folder_ends_in_an_error_of_the_storage(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("a file where the folder should be")
     assert reported(all_calls(open_folder(f"{tmp_path}/file"))[name]) is storage.Refused
 

@@ -51,7 +51,7 @@ def test_what_cannot_be_decoded_is_reported_and_tried_again() -> None:
     assert rows.get("a", lambda: ROWS) is ROWS
 
 
-def test_the_oldest_requested_for_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_that_was_requested_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "BYTES_MAX", 2 * ROWS.nbytes)
     rows = DecodedRows()
     for place in ("a", "b", "a", "c"):

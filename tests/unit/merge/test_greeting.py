@@ -44,5 +44,5 @@ def test_a_line_counts_as_a_greeting_by_its_beginning() -> None:
     os.write(writing, b"".join(greeting + b"more\n" for greeting in GREETINGS) + b"not: " + GREETINGS[0] + b"\nlast, unended")
     os.close(writing)
     pass_on(reading, shown)
-    with os.fdopen(back, "rb") as reported:
-        assert reported.read() == b"not: " + GREETINGS[0] + b"\nlast, unended"
+    with os.fdopen(back, "rb") as pipe:
+        assert pipe.read() == b"not: " + GREETINGS[0] + b"\nlast, unended"

@@ -99,7 +99,7 @@ def test_it_delivers_the_log_and_reports_each_batch(story: Story) -> None:
     assert loop.upto_ts > 0
 
 
-def test_it_delivers_to_the_end_where_it_is_requested_to(story: Story) -> None:
+def test_it_delivers_to_the_end_on_request(story: Story) -> None:
     loop = story.start(story.sink("out"))
     loop.end(to_the_end=True)
     loop.close(PATIENCE_S)
@@ -110,7 +110,7 @@ def test_it_delivers_to_the_end_where_it_is_requested_to(story: Story) -> None:
 # ---- the owner has another epoch ------------------------------------------------------------------------------------------
 
 
-def test_a_loop_that_is_reported_the_owners_next_epoch_opens_its_sink_with_it(story: Story) -> None:
+def test_a_loop_that_gets_the_owners_next_epoch_opens_its_sink_with_it(story: Story) -> None:
     """The log's segments are of epoch 1: a worker of epoch 0 that is not told may not deliver them."""
     sink = story.sink("out")
     loop = story.start(sink, epoch=0)
@@ -120,7 +120,7 @@ def test_a_loop_that_is_reported_the_owners_next_epoch_opens_its_sink_with_it(st
     assert loop.standing().error == ""
 
 
-def test_a_loop_that_is_not_reported_ends_before_it_delivers_anything(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_gets_no_epoch_ends_before_it_delivers_anything(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "EPOCH_WAIT_S", 0.01)
     loop = story.start(story.sink("out"), epoch=0)
     with pytest.raises(OwnershipLost):
@@ -214,11 +214,11 @@ class Broken:
 def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_other_sink(story: Story, step: str, place: str) -> None:
     sink = Unforeseen(sink_folder(str(story.folder / "out")), log_id="cf", file_format="jsonl")
     sink.step = step
-    reported: list[TicdcDumpError | None] = []
+    reports: list[TicdcDumpError | None] = []
     failed = Event()
 
     def receive(_: list[Delivered]) -> None:
-        reported.append(loop.error)
+        reports.append(loop.error)
         if loop.error is not None:
             failed.set()
 
@@ -237,14 +237,14 @@ def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_
 def test_an_error_is_reported_until_something_has_succeeded(story: Story) -> None:
     """Not only until the sink is opened again: it may take minutes until it comes to the same place."""
     sink = failing(story, FeedUnsuitable("unreadable", hint="skip it"), 2)
-    reported: list[str] = []
-    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), lambda _: reported.append(loop.standing().error))
+    reports: list[str] = []
+    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), lambda _: reports.append(loop.standing().error))
     story.running.append(loop)
     loop.start()
     story.wait_for(loop)
     text = str(sink.error)
-    assert reported[:6] == ["", text, text, text, text, ""], "opened, failed, opened, failed, opened, and then it has delivered"
-    assert set(reported[5:]) == {""}
+    assert reports[:6] == ["", text, text, text, text, ""], "opened, failed, opened, failed, opened, and then it has delivered"
+    assert set(reports[5:]) == {""}
 
 
 def test_what_an_operator_has_left_out_is_known_when_a_sink_is_opened_again(log: Folder, story: Story) -> None:
@@ -309,7 +309,7 @@ def test_a_sink_that_gathers_gets_what_has_come_meanwhile_in_one_batch_and_what_
     assert by_table.seconds > 0.05, "its time is from the last one's end"
 
 
-def test_a_sink_that_gathers_ends_when_it_is_requested_to(story: Story) -> None:
+def test_a_sink_that_collects_ends_on_request(story: Story) -> None:
     closed = Event()
 
     class Closing(Gathering):

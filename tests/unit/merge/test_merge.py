@@ -37,7 +37,7 @@ def test_every_row_of_random_windows_is_the_rules(tmp_path: Path, seed: int, mon
     random = Random(seed)
     monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
     monkeypatch.setattr(segments, "TOGETHER_ROWS", random.choice([1, 5, 512]))
-    monkeypatch.setattr(segments, "HELD_BYTES_MAX", random.choice([500, 3_000, 64 << 20]))
+    monkeypatch.setattr(segments, "LIVE_BYTES_MAX", random.choice([500, 3_000, 64 << 20]))
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", random.choice([0, 200_000]))
     monkeypatch.setattr(cache, "BYTES_MAX", random.choice([0, 5_000, 256 << 20]))
     monkeypatch.setattr(cut, "TASK_COST_MIN", random.choice([1, 30, 30_000]))
@@ -60,7 +60,7 @@ def test_any_cut_in_any_order_and_any_number_of_times_is_the_rules(tmp_path: Pat
     monkeypatch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", random.choice([2, 7, 1000]))
     monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
     monkeypatch.setattr(segments, "TOGETHER_ROWS", random.choice([1, 5, 512]))
-    monkeypatch.setattr(segments, "HELD_BYTES_MAX", random.choice([500, 3_000, 64 << 20]))
+    monkeypatch.setattr(segments, "LIVE_BYTES_MAX", random.choice([500, 3_000, 64 << 20]))
     monkeypatch.setattr(segments, "STREAMED_ROWS", random.choice([0, 200_000]))
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", random.choice([0, 200_000]))
     history, log, shared = random_history(random), open_folder(str(tmp_path)), cache.DecodedRows()
@@ -104,9 +104,9 @@ def test_two_sinks_at_once_get_from_one_cache_what_each_would_decode(tmp_path: P
     alone = [rows_of(task, source, None) for task in tasks]
     decoded: list[int] = []
 
-    def counted(rows: pa.Table, **requested: Any) -> pa.Table:
+    def counted(rows: pa.Table, **options: Any) -> pa.Table:
         decoded.append(rows.num_rows)
-        return decode(rows, **requested)
+        return decode(rows, **options)
 
     def sink(task: Task) -> dict[Unit, list[OutputRow]]:
         together.wait(timeout=PATIENCE_S)

@@ -29,7 +29,7 @@ from spark_merge.port.pieces import bounded, size_of
 from spark_merge.sinks.memory.rows import read as rows_of
 from spark_merge.testing.histories import COLUMNS, random_history, write_log
 
-BOUNDS = ((pieces, "PIECE_BYTES_MAX"), (segments, "HELD_BYTES_MAX"), (read, "BATCH_BYTES_MAX"))
+BOUNDS = ((pieces, "PIECE_BYTES_MAX"), (segments, "LIVE_BYTES_MAX"), (read, "BATCH_BYTES_MAX"))
 SCHEMA = TableSchema(TableName("s", "t0"), COLUMNS, ("id", "part"))
 
 
@@ -133,7 +133,7 @@ def test_what_is_read_of_a_large_segment_is_bounded(tmp_path: Path, monkeypatch:
     """A segment whose rows are alike is small as a file: its bytes are counted unpacked."""
     held = 0
     monkeypatch.setattr(rows_file, "ROW_GROUP_BYTES_MAX", 10_000)
-    monkeypatch.setattr(segments, "HELD_BYTES_MAX", 100_000)
+    monkeypatch.setattr(segments, "LIVE_BYTES_MAX", 100_000)
     log = open_folder(str(tmp_path))
     history = random_history(Random(3))
     history.changes[1] = [with_value(change, 40_000) for change in history.changes[1]]

@@ -156,7 +156,7 @@ def test_segments_before_a_window_are_a_batch_of_their_own(tmp_path: Path, log: 
         assert not closing & set(batch) or batch[0] in closing, f"{batch} waits for a window, windows close in {closing}"
 
 
-def test_a_slow_sink_gets_windows_and_what_stuck_before_them_at_once(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sink_gets_windows_and_what_precedes_them_at_once(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_merge.delivery.batches.ACCEPT_QUICK_S", -1.0)
     assert len(deliver(log, tmp_path / "out", 1_000)[2]) < len(deliver_quickly(tmp_path, log, monkeypatch))
 

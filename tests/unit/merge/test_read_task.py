@@ -226,8 +226,8 @@ def test_wishes_that_change_while_no_core_is_free_make_no_more_jobs_than_are_wan
 
 
 def test_what_a_task_dies_of_is_noticed_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_merge.worker.reading.RETRY_FIRST_S", 0.01)
-    monkeypatch.setattr("spark_merge.worker.reading.RETRY_MAX_S", 0.01)
+    monkeypatch.setattr("spark_merge.worker.reading.READ_RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr("spark_merge.worker.reading.READ_RETRY_MAX_S", 0.01)
     notices = list[str]()
     tasks = Tasks()
     jobs, want = jobs_of(stage.settings, tasks, notices)

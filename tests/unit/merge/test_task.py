@@ -168,7 +168,7 @@ def test_a_window_decodes_its_table_alone_where_nobody_shares_what_is_decoded(
     assert decoded == {chunk.table.table}
 
 
-@pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("HELD_BYTES_MAX", 1)])
+@pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("LIVE_BYTES_MAX", 1)])
 def test_a_large_segment_comes_out_as_a_small_one(
     tmp_path: Path, history: RandomHistory, name: str, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,11 +264,11 @@ def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, mo
 def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: RandomHistory, order: Order) -> None:
     result = heads(tmp_path, history)
     units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in result.values())
-    watch, steps, received = RecordingWatch(), 0, 0
+    watch, steps, progress = RecordingWatch(), 0, 0
     with watched_by(watch):
         for portion in portions(Task("0", units, order), SegmentSource(open_folder(str(tmp_path)), result)):
             for _ in (portion, *portion.pieces):
                 steps += 1
-            received, before = watch.progress, received
-            assert received > before
+            progress, before = watch.progress, progress
+            assert progress > before
     assert watch.progress >= steps > len(units)

@@ -108,7 +108,7 @@ def test_a_sink_that_has_begun_a_batch_is_given_no_other_one(log: Folder, histor
     assert result.seq == SEGMENTS - 1
 
 
-def test_a_batch_that_was_begun_goes_on_where_it_stuck_once_the_row_is_left_out(log: Folder, tmp_path: Path) -> None:
+def test_a_batch_that_was_begun_continues_where_it_was_stuck_once_the_row_is_skipped(log: Folder, tmp_path: Path) -> None:
     """With windows on both sides of the row; by workers one after another, of which none takes back or repeats what is seen."""
     name, history = f"stood-{tmp_path}", random_history(Random(5))
     poison(history, 4, 0)

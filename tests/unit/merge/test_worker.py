@@ -78,7 +78,7 @@ def test_any_other_error_is_reported_by_its_first_line(log: Folder, monkeypatch:
     assert report(log).error == "RuntimeError: Java gateway process exited"
 
 
-def test_how_far_the_sinks_were_stuck(log: Folder) -> None:
+def test_how_far_the_sinks_were_is_reported(log: Folder) -> None:
     before = DeliveryReport(Seq(5), CommitTs(9), "running", 1, pid=1, skipped=2)
     storage.write_atomically(log, DELIVERED_NAME, before.to_json())
     with pytest.raises(TicdcDumpError):
@@ -110,14 +110,14 @@ def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch
 def test_lines_of_standard_input_are_epochs_and_its_end_is_the_workers(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     monkeypatch.setattr(workers, "STDIN", reading)
-    worker, reported = worker_of(log, "console:"), list[int | None]()
-    worker._job_runs = cast("SparkJob", SimpleNamespace(serve=lambda settings: reported.append(settings.epoch_max)))
+    worker, reports = worker_of(log, "console:"), list[int | None]()
+    worker._job_runs = cast("SparkJob", SimpleNamespace(serve=lambda settings: reports.append(settings.epoch_max)))
     workers.end_with_stdin(worker)
     os.write(writing, b"4\n1")
     os.write(writing, b"2\n")
     os.close(writing)
     assert worker.ending.wait(PATIENCE_S)
-    assert reported == [4, 12]
+    assert reports == [4, 12]
     assert worker.settings.job.epoch_max == 12
     os.close(reading)
 

@@ -79,7 +79,7 @@ def silent() -> Iterator[socket.socket]:
         yield made
 
 
-def test_whoever_asks_a_server_that_says_nothing_receives_of_the_end_and_asks_no_more(
+def test_whoever_queries_a_server_that_says_nothing_gets_the_end_and_queries_no_more(
     silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "_ending", Event())
@@ -87,11 +87,11 @@ def test_whoever_asks_a_server_that_says_nothing_receives_of_the_end_and_asks_no
 
     session = MysqlSession(account, Role.READ_SOURCE)
     with ThreadPoolExecutor() as pool:
-        requested = pool.submit(carried_out, session, lambda: session.rows("SELECT 1"), doing="asking")
+        call = pool.submit(carried_out, session, lambda: session.rows("SELECT 1"), doing="asking")
         connected, _ = silent.accept()
         eventually(lambda: session._opening is not None and session._opening._sock is not None)
         end_questions()
-        assert isinstance(requested.exception(timeout=PATIENCE_S), SourceLost)
+        assert isinstance(call.exception(timeout=PATIENCE_S), SourceLost)
         connected.close()
     with pytest.raises(SourceLost):
         carried_out(other := MysqlSession(account, Role.READ_SOURCE), lambda: other.rows("SELECT 1"), doing="asking")

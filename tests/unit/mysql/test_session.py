@@ -52,13 +52,13 @@ def test_a_statement_that_is_interrupted_is_killed_by_another_connection(tidb: F
     came, go = slow(tidb)
     session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
     read = (lambda: read_packets(session, SLOW, 1)) if how == "packets" else (lambda: session.rows(SLOW))
-    received: list[Exception] = []
+    errors: list[Exception] = []
 
     def reader() -> None:
         try:
             carried_out(session, read, doing="reading", stopped=lambda: True)
         except SourceError as error:
-            received.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=reader)
     thread.start()
@@ -67,7 +67,7 @@ def test_a_statement_that_is_interrupted_is_killed_by_another_connection(tidb: F
     thread.join(PATIENCE_S)
     assert go.is_set()
     assert KILL in tidb.statements
-    assert len(received) == 1
+    assert len(errors) == 1
 
 
 @pytest.mark.parametrize("role", Role)
@@ -76,10 +76,10 @@ def test_only_a_write_to_a_target_is_not_killed_when_it_is_given_up(tidb: FakeTi
     came, go = slow(tidb)
     session = MysqlSession(Account.of(tidb.settings()), role)
     with ThreadPoolExecutor() as pool:
-        requested = pool.submit(session.rows, SLOW)
+        call = pool.submit(session.rows, SLOW)
         assert came.wait(PATIENCE_S)
         session.interrupt()
-        assert isinstance(requested.exception(PATIENCE_S), pymysql.err.OperationalError)
+        assert isinstance(call.exception(PATIENCE_S), pymysql.err.OperationalError)
     session.close()
     go.set()
     assert (KILL in tidb.statements) is not role.writes_target
@@ -98,7 +98,7 @@ def test_a_transaction_whose_connection_is_gone_is_not_committed_on_another_one(
     assert "COMMIT" not in tidb.statements
 
 
-def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_requested_again(
+def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_sent_again(
     tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sidecar.shared.mysql.account.ANSWER_GRACE_S", 0.0)
@@ -124,17 +124,17 @@ def test_what_the_server_has_ended_is_not_killed(tidb: FakeTidb, refused: Refuse
     assert not any(sql.startswith("KILL") for sql in tidb.statements)
 
 
-def test_where_the_server_is_gone_nobody_receives_that_there_is_nothing_to_kill(tidb: FakeTidb) -> None:
+def test_where_the_server_is_gone_nobody_gets_an_error_that_there_is_nothing_to_kill(tidb: FakeTidb) -> None:
     came, go = slow(tidb)
     session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
-    received: list[type[Exception]] = []
+    errors: list[type[Exception]] = []
 
     def reader() -> None:
         try:
             session.rows(SLOW)
         except pymysql.err.MySQLError as error:
             session.close()
-            received.append(type(error))
+            errors.append(type(error))
 
     thread = threading.Thread(target=reader)
     thread.start()
@@ -142,7 +142,7 @@ def test_where_the_server_is_gone_nobody_receives_that_there_is_nothing_to_kill(
     tidb.close()
     thread.join(PATIENCE_S)
     go.set()
-    assert received == [pymysql.err.OperationalError]
+    assert errors == [pymysql.err.OperationalError]
 
 
 def test_a_session_that_is_interrupted_while_it_connects_asks_nothing(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:

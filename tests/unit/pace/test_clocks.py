@@ -13,7 +13,7 @@ def test_the_fastest_reading_reports_the_difference() -> None:
     assert abs(clocks.at_s(1_002_500, at_most_s=13.0) - 12.51) < 1e-9
 
 
-def test_nothing_is_accepted_later_than_it_is_received() -> None:
+def test_nothing_is_accepted_later_than_it_is_reported() -> None:
     clocks = Clocks()
     assert clocks.at_s(5, at_most_s=7.0) == 7.0
     clocks.receive(ReportTimes(1_000, 2.0))

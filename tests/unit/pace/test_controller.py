@@ -50,7 +50,7 @@ def test_before_anything_is_reported_one_chunk_may_be_read_and_the_next_when_tha
     assert controller.room(Demand()).rows > 0
 
 
-def test_where_sinks_are_not_reported_by_themselves_what_is_accepted_at_once_is_a_batch() -> None:
+def test_where_sinks_are_not_reported_each_what_is_accepted_at_once_is_a_batch() -> None:
     controller = Controller()
     for seq, rows in ((0, 0), (1, 0), (2, 500), (3, 500)):
         controller.wrote(Seq(seq), float(seq), closed(rows, size=rows * 100))

@@ -28,7 +28,7 @@ def test_quiet_batches_and_what_rows_add() -> None:
     assert (cost.quiet_s, round(cost.row_s or 0, 9), round(cost.byte_s or 0, 11)) == (1.0, 1e-5, 1e-7)
 
 
-def test_without_quiet_batches_what_differs_reports_the_two_separate() -> None:
+def test_without_quiet_batches_what_differs_distinguishes_the_two() -> None:
     cost = reported(*[(30.4, 40_000), (31.2, 120_000), (32.0, 200_000), (30.8, 80_000)] * 5)
     assert abs(cost.quiet_s - 30.0) < 1.5
     assert 0.5e-5 < (cost.row_s or 0) < 3e-5

@@ -13,7 +13,7 @@ LOST = ChunkLost(READ, "killed", "look at Spark")
 REFUSED = SourceFailed(MARK, "no right", "grant it")
 
 
-def test_it_began_when_the_source_was_last_received_of_and_goes_on_until_an_answer_of_any_kind() -> None:
+def test_it_began_when_the_source_last_answered_and_continues_until_an_answer_of_any_kind() -> None:
     first = outage(None, [AWAY], answered_s=10, now_s=70)
     assert first == Outage(10, 70 + AGAIN_AFTER_S, "no route")
     assert outage(first, [], answered_s=70, now_s=71) is first

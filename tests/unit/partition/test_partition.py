@@ -35,9 +35,9 @@ COLLATIONS = {"s": "utf8mb4_bin", "ci": "utf8mb4_general_ci", "e": "utf8mb4_bin"
 
 def schema(clause: str, count: int, *names: str) -> TableSchema:
     columns = tuple(KINDS[name] for name in names)
-    reported = tuple(ColumnDefinition(name, "", collation=COLLATIONS.get(name, "")) for name in names)
+    definitions = tuple(ColumnDefinition(name, "", collation=COLLATIONS.get(name, "")) for name in names)
     ids = tuple(range(100, 100 + count))
-    return TableSchema(TABLE, columns, names[:1], 9, ids, definition=TableDefinition(reported, partitioning=f"PARTITION BY {clause}"))
+    return TableSchema(TABLE, columns, names[:1], 9, ids, definition=TableDefinition(definitions, partitioning=f"PARTITION BY {clause}"))
 
 
 def places(of: TableSchema, *columns: Sequence[str | None]) -> list[int]:
@@ -56,14 +56,14 @@ def test_every_recorded_row_is_in_the_partition_that_ticdc_says(name: str) -> No
     folder = recording(name)
     schemas = {name: result for name, result in recorded_schemas(folder).items() if is_partitioned(result)}
     changes = [one for one in recorded_changes(folder, "open-protocol", codec="open-protocol") if (one.schema, one.table) in schemas]
-    reported = {number: json.loads(one.key)["ptn"] for number, one in enumerate(changes) if one.key is not None}
+    numbers = {number: json.loads(one.key)["ptn"] for number, one in enumerate(changes) if one.key is not None}
     rows = decode(logged(changes, codec="open-protocol"), codec="open-protocol", schemas=schemas, server_tz="UTC")
     seen: Counter[str] = Counter()
     for row in rows.to_pylist():
         result = schemas[TableName(row["schema"], row["table"])]
         image = row["after"] or row["before"]
         (located,) = partition_ids(result, [pa.array([text], pa.string()) for text in image])  # type: ignore[misc]  # it is partitioned
-        assert located == reported[row["ordinal"]], row
+        assert located == numbers[row["ordinal"]], row
         seen[row["table"]] += 1
     assert seen["event_log"] > 500
     assert seen["ledger"] > 300
@@ -248,7 +248,7 @@ def test_what_is_not_decided_is_refused_by_table_and_clause(clause: str, names: 
     assert "leave the table out" in str(refused.value)
 
 
-def test_a_log_that_does_not_notify_is_refused_with_the_way_out() -> None:
+def test_a_log_that_does_not_say_it_is_refused_with_the_way_out() -> None:
     bare = TableSchema(TABLE, (KINDS["i"],), ("i",), 9, (10, 11))
     with pytest.raises(SinkError, match=r"shop\.t is partitioned, and the log does not tell how"):
         partition_ids(bare, [pa.array(["1"], pa.string())])

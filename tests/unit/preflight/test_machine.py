@@ -28,8 +28,8 @@ def settings(folder: Path, **sections: object) -> Config:
     return Config(**{**least, **sections})  # type: ignore[arg-type]  # by name
 
 
-def bad(reported: Checking[None]) -> dict[str, CheckFinding]:
-    return {finding.setting: finding for finding in reported if finding.status is CheckStatus.FAILED}
+def bad(body: Checking[None]) -> dict[str, CheckFinding]:
+    return {finding.setting: finding for finding in body if finding.status is CheckStatus.FAILED}
 
 
 def settings_of_files(section: type[msgspec.Struct], prefix: str = "") -> list[str]:
@@ -74,24 +74,24 @@ def test_a_log_that_would_be_elsewhere_has_failed(tmp_path: Path) -> None:
         list(machine.space(settings(tmp_path, log=LogSection(uri="file://tmp/x/y"))))
 
 
-def carried_out(reported: Checking[T]) -> tuple[list[CheckFinding], T]:
+def carried_out(body: Checking[T]) -> tuple[list[CheckFinding], T]:
     findings = []
     while True:
         try:
-            findings.append(next(reported))
+            findings.append(next(body))
         except StopIteration as end:
             return findings, end.value
 
 
-def test_a_sink_that_does_not_answer_is_reported_once_and_the_others_are_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_does_not_answer_is_reported_once_and_the_others_are_queried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SINK_PATIENCE_S", 0.3)
     dead = ("kafka://127.0.0.1:1/orders?protocol=open-protocol", "mysql://u@127.0.0.1:1/")
     config = settings(tmp_path, sinks=(*dead, f"{tmp_path}/out?format=jsonl"))
-    reported, fit = carried_out(machine.sinks(config, "log-1"))
-    assert [one.setting for one in reported if one.status is CheckStatus.FAILED] == ["sinks (number 1)", "sinks (number 2)"]
+    findings, fit = carried_out(machine.sinks(config, "log-1"))
+    assert [one.setting for one in findings if one.status is CheckStatus.FAILED] == ["sinks (number 1)", "sinks (number 2)"]
     assert fit == {3}
-    reported, _ = carried_out(machine.targets(config, "log-1", {}, fit))
-    assert [one.what for one in reported] == [f"nothing is against rows of 0 tables in {tmp_path}/out?format=jsonl"]
+    findings, _ = carried_out(machine.targets(config, "log-1", {}, fit))
+    assert [one.what for one in findings] == [f"nothing is against rows of 0 tables in {tmp_path}/out?format=jsonl"]
     with pytest.raises(CheckSkipped, match="see 'sinks'"):
         carried_out(machine.targets(config, "log-1", {}, frozenset()))
 

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.adapters.etcd.client import Entry
+from sidecar.adapters.etcd.client import EtcdEntry
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
 from sidecar.cli.main import app
@@ -269,16 +269,16 @@ def test_a_standby_is_checked_for_what_it_needs_to_take_over_and_needs_no_other_
 
 
 def test_a_standby_is_checked_by_reading_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    received: list[CheckOptions] = []
+    checked_with: list[CheckOptions] = []
 
     def taken(_: Path, options: CheckOptions, *__: object) -> PreflightReport:
-        received.append(options)
+        checked_with.append(options)
         return PreflightReport(tmp_path, ())
 
     monkeypatch.setattr("sidecar.preflight.preflight.preflight", taken)
     for given in (["--standby"], ["--no-write"], []):
         assert CliRunner().invoke(app, ["check", "--config", str(tmp_path), *given]).exit_code == 0
-    assert [(options.standby, options.write) for options in received] == [(True, False), (False, False), (False, True)]
+    assert [(options.standby, options.write) for options in checked_with] == [(True, False), (False, False), (False, True)]
 
 
 def test_a_check_that_waits_for_the_feed_is_bounded_beyond_what_it_waits() -> None:
@@ -286,7 +286,7 @@ def test_a_check_that_waits_for_the_feed_is_bounded_beyond_what_it_waits() -> No
     assert min(bounds["resolved marks"], bounds["watermark arrives"]) > 100.0
 
 
-def test_settings_that_cannot_be_read_fail_and_nothing_is_requested(tmp_path: Path) -> None:
+def test_settings_that_cannot_be_read_fail_and_nothing_is_queried(tmp_path: Path) -> None:
     path = tmp_path / "sidecar.toml"
     path.write_text("sinks = []")
     report = preflight(path, CheckOptions())
@@ -351,7 +351,7 @@ def test_a_root_inside_ticdcs_own_keys_is_never_written() -> None:
         (["GRANT `reader`@`%` TO `u`@`%`"], frozenset()),
     ],
 )
-def test_grants_notify_which_schemas_are_seen_whole(grants: list[str], schemas: frozenset[str] | None) -> None:
+def test_grants_say_which_schemas_are_seen_whole(grants: list[str], schemas: frozenset[str] | None) -> None:
     assert readable_schemas(iter(grants)) == schemas
 
 
@@ -365,7 +365,7 @@ def test_grants_notify_which_schemas_are_seen_whole(grants: list[str], schemas: 
         (["/shop/.*"], {""}),
     ],
 )
-def test_rules_notify_which_schemas_they_name(rules: list[str], schemas: set[str]) -> None:
+def test_rules_say_which_schemas_they_name(rules: list[str], schemas: set[str]) -> None:
     assert schemas_of_rules(rules) == schemas
 
 
@@ -501,7 +501,7 @@ def test_a_sink_that_somebody_else_has_fed_fails_where_the_log_would_begin_now(t
     assert findings[-1].status is CheckStatus.OK
 
 
-def test_a_sink_is_reported_without_its_secrets_and_one_that_cannot_be_intended_leaves_the_others_to_be_looked_at(
+def test_a_sink_is_reported_without_its_secrets_and_one_whose_uri_is_wrong_leaves_the_others_to_be_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = "s3://me:hush@bucket/out?format=jsonl&secret-access-key=hush"
@@ -592,14 +592,14 @@ class StoredEntries:
     def __init__(self, stored: Progress | bytes | None) -> None:
         self.stored = stored
 
-    def get_prefix(self, prefix: str, **_: object) -> list[Entry]:
+    def get_prefix(self, prefix: str, **_: object) -> list[EtcdEntry]:
         if self.stored is None:
             return []
         if isinstance(self.stored, bytes):
-            return [Entry(prefix, self.stored, 1, 1, 0)]
+            return [EtcdEntry(prefix, self.stored, 1, 1, 0)]
         head = self.stored.to_json() | {"tables": len(self.stored.tables), "parts": 1, "generation": "g"}
         parts = zlib.compress(json.dumps(self.stored.to_json()["tables"]).encode())
-        return [Entry(prefix, json.dumps(head).encode(), 1, 1, 0), Entry(f"{prefix}/g/00000", parts, 1, 1, 0)]
+        return [EtcdEntry(prefix, json.dumps(head).encode(), 1, 1, 0), EtcdEntry(f"{prefix}/g/00000", parts, 1, 1, 0)]
 
 
 HALF = TableProgress(TableName("shop", "orders"), spans=(Span(("9",)),), rows=9)
@@ -633,8 +633,8 @@ class EtcdKeys:
     def __init__(self, **keys: str) -> None:
         self.keys = {f"/root/{name}": value.encode() for name, value in keys.items()}
 
-    def get(self, key: str) -> Entry | None:
-        return Entry(key, self.keys[key], 1, 1, 0) if key in self.keys else None
+    def get(self, key: str) -> EtcdEntry | None:
+        return EtcdEntry(key, self.keys[key], 1, 1, 0) if key in self.keys else None
 
 
 HOLDER = json.dumps({"host": "a.example", "pid": 1, "address": "", "epoch": 4, "since": ""})
@@ -719,8 +719,8 @@ def test_who_starts_beside_another_changefeed_in_its_topic_is_reported(monkeypat
 
     monkeypatch.setattr(kafka_checks, "list_changefeeds", lambda _: [ours.name, other.name, gone])
     monkeypatch.setattr(kafka_checks, "read_changefeed_info", info)
-    (reported,) = sharing(None, ours, [])  # type: ignore[arg-type]  # nobody asks it
-    assert reported.startswith("changefeed default/default/other (normal) writes the same topics: x; give each a topic")
+    (finding,) = sharing(None, ours, [])  # type: ignore[arg-type]  # nobody asks it
+    assert finding.startswith("changefeed default/default/other (normal) writes the same topics: x; give each a topic")
 
 
 def test_tables_of_no_statistics_are_not_reported_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -734,7 +734,7 @@ def test_tables_of_no_statistics_are_not_reported_as_empty(monkeypatch: pytest.M
     (finding,) = read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)
     assert finding.what.startswith("3 tables can be read in pieces, about 7 rows and those of 1 table of which TiDB has no statistics yet")
     del carried[TableName("shop", "loaded")]
-    assert [reported.what for reported in read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)] == [
+    assert [one.what for one in read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)] == [
         "2 tables can be read in pieces, about 7 rows"
     ]
 
@@ -746,7 +746,7 @@ def test_the_tables_that_cannot_be_dumped_are_named() -> None:
         for schema, name, key in (("shop", "a", True), ("shop", "nokey", False), ("other", "x", True), ("other", "y", True))
     }
     name = ChangefeedName("default", "default", "orders")
-    reported = list(tables(described(name, definition(rules=("shop.*",))), existing, server_tz="UTC"))
-    texts = [one.what for one in reported]
+    findings = list(tables(described(name, definition(rules=("shop.*",))), existing, server_tz="UTC"))
+    texts = [one.what for one in findings]
     assert texts[:2] == ["1 of 4 tables can be dumped", "2 are not of the changefeed's rules: other.x, other.y"]
     assert "TiCDC does not replicate shop.nokey" in texts[2]

@@ -31,7 +31,7 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
         yield fake
 
 
-def reported(tidb: FakeTidb, *filters: EventFilter) -> list[CheckFinding]:
+def slow_findings(tidb: FakeTidb, *filters: EventFilter) -> list[CheckFinding]:
     changefeed = Changefeed(
         ChangefeedName("default", "default", "cf"), "1", "kafka://h/t", filter=FeedFilter(("*.*",), event_filters=filters)
     )
@@ -39,7 +39,7 @@ def reported(tidb: FakeTidb, *filters: EventFilter) -> list[CheckFinding]:
 
 
 def test_tables_that_are_scanned_are_warnings_by_name_and_the_rest_in_one(tidb: FakeTidb) -> None:
-    findings = reported(tidb)
+    findings = slow_findings(tidb)
     assert {finding.status for finding in findings} == {CheckStatus.WARNING}
     assert len(findings) == REPORTED_MAX + 1
     assert findings[0].what == "shop.t0: each chunk reads the table from its first row (TableFullScan)"
@@ -49,7 +49,7 @@ def test_tables_that_are_scanned_are_warnings_by_name_and_the_rest_in_one(tidb: 
 
 def test_where_all_are_ranges_it_says_of_how_many(tidb: FakeTidb) -> None:
     tidb.plan = RANGED
-    (finding,) = reported(tidb)
+    (finding,) = slow_findings(tidb)
     assert (finding.status, finding.what) == (
         CheckStatus.OK,
         f"nothing is against reading {len(NAMES)} tables in pieces, by the source's plans",
@@ -62,7 +62,7 @@ def test_a_filters_predicate_that_the_server_refuses_is_found_before_a_dump(tidb
             raise Refused(1054, "Unknown column 'nope'")
 
     tidb.plan, tidb.before = RANGED, before
-    (finding,) = reported(tidb, EventFilter(("shop.t1",), ignore_insert_value_expr="nope > 1"), EventFilter(("shop.t2",), ("insert",)))
+    (finding,) = slow_findings(tidb, EventFilter(("shop.t1",), ignore_insert_value_expr="nope > 1"), EventFilter(("shop.t2",), ("insert",)))
     assert finding.what.startswith("shop.t1: ")
     assert "1054" in finding.what
     assert not any("`t2`" in sql for sql in tidb.statements), "its inserts are left out, so it is not read"
@@ -70,4 +70,4 @@ def test_a_filters_predicate_that_the_server_refuses_is_found_before_a_dump(tidb
 
 def test_what_there_was_no_time_for_is_counted(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranges, "REQUESTED_MAX_S", -1.0)
-    assert f"{len(NAMES)} of {len(NAMES)} tables were not checked" in reported(tidb)[0].what
+    assert f"{len(NAMES)} of {len(NAMES)} tables were not checked" in slow_findings(tidb)[0].what

@@ -92,7 +92,7 @@ def test_http1_is_answered_and_closed_however_it_comes(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_head_without_an_end_is_not_by_table_for_ever(tmp_path: Path) -> None:
+def test_a_head_without_an_end_is_not_collected_for_ever(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

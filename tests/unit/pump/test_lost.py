@@ -51,11 +51,11 @@ class MadeTikv:
 
 class Rig:
     def __init__(self, storage: Storage) -> None:
-        self.storage, self.tikv, self.reported = storage, MadeTikv(), []
+        self.storage, self.tikv, self.notices = storage, MadeTikv(), []
         self.pd_is_away = False
         self.lost = Lost(storage, lambda: self.tikv, self._tso, self._notice)
 
-    reported: list[tuple[str, dict[str, Any]]]
+    notices: list[tuple[str, dict[str, Any]]]
 
     def _tso(self) -> CommitTs:
         if self.pd_is_away:
@@ -63,7 +63,7 @@ class Rig:
         return NOW_TS
 
     def _notice(self, what: str, **values: Any) -> None:
-        self.reported.append((what, values))
+        self.notices.append((what, values))
 
     def written(self, *start_ts: int) -> None:
         write(self.storage, *map(prewrite, start_ts))
@@ -88,7 +88,7 @@ def test_a_commit_that_tikv_has_is_written_as_tidb_would_have(rig: Rig) -> None:
     reaches(rig.storage, OLD_TS + 5)
     assert streamed(rig.storage) == [(OLD_TS, OLD_TS + 5)]
     assert rig.lost.tally == LostTally(committed=1)
-    assert rig.reported == [("TiKV had a lost commit", {"start_ts": OLD_TS, "commit_ts": OLD_TS + 5})]
+    assert rig.notices == [("TiKV had a lost commit", {"start_ts": OLD_TS, "commit_ts": OLD_TS + 5})]
     assert rig.lost.look() == 0
 
 
@@ -100,7 +100,7 @@ def test_what_tikv_rolled_back_is_dropped_counted_and_reported(rig: Rig) -> None
     reaches(rig.storage, NOW_TS)
     assert streamed(rig.storage) == [(NOW_TS, NOW_TS)]
     assert rig.lost.tally == LostTally(rolled_back=1)
-    assert rig.reported[0][0].startswith("a transaction without an end was rolled back")
+    assert rig.notices[0][0].startswith("a transaction without an end was rolled back")
 
 
 def test_a_young_transaction_without_a_write_is_left_alone(rig: Rig) -> None:
@@ -121,9 +121,9 @@ def test_an_impossible_commit_ts_is_not_believed(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("status", "tally", "waiting"),
     [
-        (LostStatus(0, lives=True), LostTally(queried=1), 1),
-        (LostStatus(0, lives=False), LostTally(queried=1, rolled_back=1), 0),
-        (LostStatus(OLD_TS + 5, lives=False), LostTally(queried=1, committed=1), 0),
+        (LostStatus(0, lives=True), LostTally(status_queries=1), 1),
+        (LostStatus(0, lives=False), LostTally(status_queries=1, rolled_back=1), 0),
+        (LostStatus(OLD_TS + 5, lives=False), LostTally(status_queries=1, committed=1), 0),
     ],
 )
 def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: LostStatus, tally: LostTally, waiting: int) -> None:
@@ -135,7 +135,7 @@ def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: Lo
     settled(rig.storage, lambda: rig.storage.waiting == waiting)
 
 
-def test_all_that_hold_are_requested_for_at_once(rig: Rig) -> None:
+def test_all_that_hold_are_queried_at_once(rig: Rig) -> None:
     """Each question waits here for another one."""
     starts = [YOUNG_TS + number for number in range(8)]
     rig.written(*starts)
@@ -153,7 +153,7 @@ def test_what_is_not_answered_is_reported_and_requested_again(rig: Rig) -> None:
     rig.tikv.away, rig.pd_is_away = False, True
     assert rig.lost.look() == 0
     assert rig.lost.tally == LostTally(unanswered=1)
-    assert [values["error"] for _, values in rig.reported] == ["store 1 does not answer", "PD has no leader"]
+    assert [values["error"] for _, values in rig.notices] == ["store 1 does not answer", "PD has no leader"]
     rig.pd_is_away = False
     assert rig.lost.look() == 1
 
@@ -163,19 +163,19 @@ def test_an_end_without_room_waits_for_it(rig: Rig) -> None:
     rig.tikv.writes = [LostWrite(YOUNG_TS, NOW_TS)]
     with patch.object(rig.storage, "free_bytes", return_value=-1):
         assert rig.lost.look() == 0
-    assert rig.reported[0][0] == "there is no room for the end of a transaction that TiKV reported"
+    assert rig.notices[0][0] == "there is no room for the end of a transaction that TiKV reported"
     assert rig.lost.look() == 1
     assert rig.lost.tally == LostTally(committed=1)
 
 
-def test_nobody_is_requested_before_something_has_waited(tmp_path: Path) -> None:
+def test_nobody_is_queried_before_something_has_waited(tmp_path: Path) -> None:
     with closing(Storage(tmp_path, cluster_id=CLUSTER_ID, room=ROOMY)) as storage:
         rig = Rig(storage)
         rig.pd_is_away = True
         with closing(rig.lost):
             rig.written(YOUNG_TS)
             assert rig.lost.look() == 0
-            assert rig.reported == []
+            assert rig.notices == []
 
 
 def test_an_end_that_tikv_reported_outlives_a_restart(tmp_path: Path) -> None:

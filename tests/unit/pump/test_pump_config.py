@@ -27,7 +27,7 @@ def test_the_example_shows_every_setting_with_its_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "reported"),
+    ("settings", "message"),
     [
         ({"listen": "8250"}, "pump.listen is '8250', expected host:port"),
         ({"listen": "10.0.0.1:8250"}, "beyond this machine, and anybody who reaches it could write binlogs"),
@@ -38,8 +38,8 @@ def test_the_example_shows_every_setting_with_its_default() -> None:
         ({"node_id": "a/b"}, "cannot be part of a key"),
     ],
 )
-def test_what_cannot_be_intended_is_refused(settings: dict[str, object], reported: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(reported)):
+def test_what_makes_no_sense_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
         check(msgspec.structs.replace(PumpSection(pd=("pd:2379",), data_dir="data"), **settings))
 
 
@@ -58,7 +58,7 @@ def test_the_command_names_the_file_and_the_setting(tmp_path: Path) -> None:
     assert pump_command.pump.__doc__
     path = tmp_path / "pump.toml"
     path.write_text('[pump]\npd = ["a:1"]\n')
-    reported = CliRunner().invoke(app, ["pump", "--config", str(path)])
-    assert isinstance(reported.exception, ConfigError)
-    assert "the setting pump.data_dir is missing" in str(reported.exception)
-    assert "see deploy/pump.example.toml" in str(reported.exception)
+    run = CliRunner().invoke(app, ["pump", "--config", str(path)])
+    assert isinstance(run.exception, ConfigError)
+    assert "the setting pump.data_dir is missing" in str(run.exception)
+    assert "see deploy/pump.example.toml" in str(run.exception)

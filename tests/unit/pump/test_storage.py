@@ -212,13 +212,13 @@ for ts in range(1, 1_000_000, 2):
 def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path, answers: int) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    reported = [int(process.stdout.readline()) for _ in range(answers)]
+    answered_ts = [int(process.stdout.readline()) for _ in range(answers)]
     process.send_signal(signal.SIGKILL)
-    reported += [int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+    answered_ts += [int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
     process.wait()
     process.stdout.close()
     with opened(tmp_path) as storage, closing(storage.reader()) as reader:
-        for ts in reported:
+        for ts in answered_ts:
             binlog = reader.binlog_at(ts if ts > 0 else -ts + 1)
             assert binlog is not None
             assert binlog == (prewrite(ts, b"x" * (ts % 3000)) if ts > 0 else commit(-ts, -ts + 1))
@@ -265,7 +265,7 @@ def test_an_index_without_room_is_brought_up_later(tmp_path: Path) -> None:
         assert streamed(storage) == [(1, 2)]
 
 
-def test_a_disk_that_fails_ends_the_storage_and_reports_everybody(tmp_path: Path) -> None:
+def test_a_disk_that_fails_ends_the_storage_and_is_reported_to_everybody(tmp_path: Path) -> None:
     storage = Storage(tmp_path, cluster_id=CLUSTER_ID, room=ROOMY)
     failed = OSError(errno.EIO, "Input/output error")
     with patch("sidecar.pump.value_log.os.fdatasync", side_effect=failed), pytest.raises(LogBroken, match="cannot be synced"):
@@ -333,13 +333,13 @@ def test_many_writers_share_a_sync(tmp_path: Path) -> None:
             assert all_came.wait(PATIENCE_S)
             real(fd)
 
-        reported: list[Exception | None] = []
+        reports: list[Exception | None] = []
         with patch("sidecar.pump.value_log.os.fdatasync", slow):
             for ts in range(1, 1000):
-                storage.submit(fake(ts), reported.append)
+                storage.submit(fake(ts), reports.append)
             all_came.set()
-            settled(storage, lambda: len(reported) == 999)
-        assert reported == [None] * 999
+            settled(storage, lambda: len(reports) == 999)
+        assert reports == [None] * 999
         assert len(syncs) < 100
 
 

@@ -129,7 +129,7 @@ def test_a_place_behind_the_end_says_that_something_is_gone(tmp_path: Path) -> N
     log.close()
 
 
-def test_damage_is_reported_by_who_reads_it(tmp_path: Path) -> None:
+def test_damage_is_reported_by_the_reader(tmp_path: Path) -> None:
     log = opened(tmp_path)
     (pointer,) = log.append([binlog(1)])
     with (tmp_path / FIRST).open("r+b") as file:

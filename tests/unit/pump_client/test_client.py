@@ -195,10 +195,10 @@ def test_a_pump_that_fails_again_and_again_is_not_chosen_until_it_answers_a_prob
     for ts in range(0, 3 * (ERRORS_MAX + 1), 3):
         assert client.prewrite(ts, b"P") != "a"
     assert client.available() == ["b", "c"]
-    requested = cluster.pumps["a"].asked
+    before = cluster.pumps["a"].asked
     assert {client.prewrite(ts, b"P") for ts in range(1000, 1006)} == {"b", "c"}
     client.probe()
-    assert (client.available(), cluster.pumps["a"].asked) == (["b", "c"], requested + 1)
+    assert (client.available(), cluster.pumps["a"].asked) == (["b", "c"], before + 1)
     cluster.pumps["a"].failing = None
     client.probe()
     assert client.available() == ["a", "b", "c"]

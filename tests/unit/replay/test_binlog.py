@@ -84,9 +84,9 @@ def test_a_row_that_is_deleted_and_still_in_the_truth_was_not_deleted(made: Binl
     results = net_rows(made.schemas(), made.jobs(), made.changes, made.recording.end_ts)
     kept = [change for change in results if change.after and change.table.table == "customer"][-1]
     false = RowChange(made.recording.end_ts, kept.table, kept.physical_id, kept.after, None)
-    changes, reported = without_false_deletes(made.recording, [*results, false])
+    changes, false_deletes = without_false_deletes(made.recording, [*results, false])
     assert changes == results
-    assert [(one.table, one.commit_ts) for one in reported] == [(kept.table, made.recording.end_ts)]
+    assert [(one.table, one.commit_ts) for one in false_deletes] == [(kept.table, made.recording.end_ts)]
 
 
 def test_a_recording_without_pumps_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.replay.life import NO_KEY, DroppedRow, LiveChange, _Changes, _last_change, best, life_of_a_key
+from sidecar.replay.life import NO_KEY, LiveChange, ReplacedRow, _Changes, _last_change, best, life_of_a_key
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from sidecar.shared.errors import FeedUnsuitable
@@ -52,7 +52,7 @@ def shown(text: str | None) -> str:
 
 
 def test_the_life_says_change_chunk_row_output_and_truth_of_one_key(played: Played) -> None:
-    replay, (head, window, change, row, consumer, received, truth) = played.replay, played.report.key_life.splitlines()
+    replay, (head, window, change, row, consumer, output_row, truth) = played.replay, played.report.key_life.splitlines()
     history = _Changes(replay.log)
     one = best(history.dropped_rows(), history.last_ts)
     assert one is not None
@@ -72,7 +72,7 @@ def test_the_life_says_change_chunk_row_output_and_truth_of_one_key(played: Play
     assert f"from the live changes, commit-ts {one.change.commit_ts}" in consumer
     key = dict(zip(one.schema.key, one.key, strict=True))
     rows = [item for item in output_of(played) if item["table"] == one.schema.name.table and item["key"] == key]
-    assert received.endswith(f" {len(rows)}, {sum(item['origin'] == 'dump' for item in rows) or 'none'} of them from a chunk")
+    assert output_row.endswith(f" {len(rows)}, {sum(item['origin'] == 'dump' for item in rows) or 'none'} of them from a chunk")
     assert f"{name} {new}" in truth
     assert truth.endswith("the same")
     assert played.report.summary().endswith(played.report.key_life)
@@ -95,7 +95,7 @@ def test_where_no_key_qualifies_it_says_so(tmp_path: Path) -> None:
 
 def test_an_update_that_no_change_followed_is_reported_of_first() -> None:
     update = LiveChange(CommitTs(15), "update", ("1", "a"), ("1", "b"))
-    followed = DroppedRow(SCHEMA, ("1",), WINDOW, CHUNK, ("1", "a"), update)
+    followed = ReplacedRow(SCHEMA, ("1",), WINDOW, CHUNK, ("1", "a"), update)
     deleted = replace(followed, key=("2",), row=("2", "a"), change=LiveChange(CommitTs(16), "delete", ("2", "a"), None))
     last = replace(followed, key=("3",), row=("3", "a"))
     last_ts = {(UID, '["1"]'): CommitTs(30), (UID, '["2"]'): CommitTs(16), (UID, '["3"]'): CommitTs(15)}

@@ -166,7 +166,7 @@ def test_a_feed_in_another_time_zone_needs_that_zone() -> None:
 
 
 @pytest.mark.recordings
-def test_a_feed_that_does_not_notify_everything_cannot_stand_in() -> None:
+def test_a_feed_that_does_not_report_everything_cannot_stand_in() -> None:
     filtered = Recording(recording("filter"))
     with pytest.raises(SourceError, match="do not lead to its recorded rows"):
         RecordedTables(filtered, filtered.feed_config())
@@ -174,7 +174,7 @@ def test_a_feed_that_does_not_notify_everything_cannot_stand_in() -> None:
 
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["ddl", "ddl-new"])
-def test_a_recording_with_schema_changes_stuck_in_from_one_truth_to_the_next(name: str) -> None:
+def test_a_recording_with_schema_changes_stands_in_from_one_truth_to_the_next(name: str) -> None:
     """Opening compares every table with every truth snapshot: renames, a truncated and an exchanged partition, new column types."""
     ddl = Recording(recording(name))
     tables = RecordedTables(ddl, ddl.feed_config())

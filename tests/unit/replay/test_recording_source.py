@@ -141,7 +141,7 @@ def test_a_chunk_holds_the_rows_of_one_moment_and_its_file_is_written_before_the
     assert (event.file.after, event.file.last, event.file.read_tso) == (None, expected[-1][0], None)
 
 
-def test_snapshot_brackets_notify_the_moment_of_the_select(build: Build) -> None:
+def test_snapshot_brackets_report_the_moment_of_the_select(build: Build) -> None:
     source, cluster, _ = build()
     source.request(read(brackets=Brackets.SNAPSHOT))
     (event,) = finished(source)
@@ -190,7 +190,7 @@ def test_close_forgets_what_is_under_way(build: Build) -> None:
     assert (cluster.injected, files.written) == ([], {})
 
 
-def test_a_crash_may_leave_a_mark_and_a_file_of_which_nobody_was_reported(build: Build) -> None:
+def test_a_crash_may_leave_a_mark_and_a_file_that_were_reported_to_nobody(build: Build) -> None:
     lost = set()
     for seed in range(30):
         source, cluster, files = build(seed=seed)

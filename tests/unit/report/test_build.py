@@ -122,7 +122,7 @@ def test_what_is_not_known_is_said_to_be_not_known() -> None:
     assert [one[-2:] for one in rows(root, "Tables")] == [["1", "9"], ["not known", "not known"]]
 
 
-def test_its_head_says_who_requested_when_of_what_and_how_it_ended() -> None:
+def test_its_head_says_who_requested_it_when_of_what_and_how_it_ended() -> None:
     of = entry(DumpState.FAILED, result="Table shop.orders is gone")
     root = made([chunk_line(1)], of, replace(FACTS, more=[("TiCDC cluster", "blue")]))
     assert texts(root, ".//h1") == [f"Dump {of.id}"]
@@ -139,7 +139,7 @@ def test_its_head_says_who_requested_when_of_what_and_how_it_ended() -> None:
     assert f"Written by ticdc-dump {FACTS.product}. {FACTS.certificate}" in words(root)
 
 
-def test_a_table_of_which_some_rows_were_requested_for_says_which() -> None:
+def test_a_table_of_which_some_rows_were_requested_says_which() -> None:
     scope = scope_line(ScopeTable(*ORDERS, "id < 5", 0, False, None), ScopeTable(*ITEMS, None, 1200, False, None))
     root = made([scope, chunk_line(1), chunk_line(1, ITEMS), chunk_line(1, TableName("shop", "parts"))])
     assert [one[0] for one in rows(root, "Tables")] == ["shop.items 1,200 keys", "shop.orders where id < 5", "shop.parts"]

@@ -146,8 +146,8 @@ def test_the_values_of_each_time_are_a_text_under_the_pointer() -> None:
 
 
 def test_a_line_of_an_event_has_a_key_where_there_is_one() -> None:
-    for drawn in (chart("Dump", [line(1)], SPAN, unit="", events=[TimedEvent(at(25), "x", requested=True)]),
-                  interleaving("All", chunks(10), NONE, SPAN, events=[TimedEvent(at(25), "x", requested=True)])):  # fmt: skip
+    for drawn in (chart("Dump", [line(1)], SPAN, unit="", events=[TimedEvent(at(25), "x", is_command=True)]),
+                  interleaving("All", chunks(10), NONE, SPAN, events=[TimedEvent(at(25), "x", is_command=True)])):  # fmt: skip
         assert "a command" in "".join(figure(drawn).itertext())
         assert "what happened" not in "".join(figure(drawn).itertext())
     assert "a command" not in "".join(figure(chart("Dump", [line(1)], SPAN, unit="")).itertext())

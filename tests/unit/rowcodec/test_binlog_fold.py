@@ -62,7 +62,7 @@ def changes(*events: Event, commit_ts: int = 9, table_id: int = 7) -> list[Chang
     return sorted((one for one in envelopes if isinstance(one, Change)), key=lambda change: change.rank)
 
 
-def reported(table: KvTable, value: Sequence[Change]) -> list[Checking]:
+def checkings(table: KvTable, value: Sequence[Change]) -> list[Checking]:
     for change in value:
         before, after = decode_event(BinlogTable(table), change.value)
         assert (change.rank is Rank.DELETE) == (after is None)
@@ -73,7 +73,7 @@ def reported(table: KvTable, value: Sequence[Change]) -> list[Checking]:
 def fold(kind: Kind, *events: Event) -> list[Checking]:
     results = list(folded(changes(*events), lambda _: kind.table))
     assert [change.rank for change in results] == sorted(change.rank for change in results)
-    return reported(kind.table, results)
+    return checkings(kind.table, results)
 
 
 def test_the_transaction_of_the_design() -> None:
@@ -96,7 +96,7 @@ def test_the_transaction_of_the_design() -> None:
     results = sorted((one for one in envelopes if isinstance(one, Change)), key=lambda change: change.rank)
     assert [(change.value[3], chr(change.value[4])) for change in results] == [(4, "d"), (0, "i"), (1, "i"), (2, "u"), (3, "u"), (5, "i")]
     net = list(folded(results, lambda _: table))
-    assert reported(table, net) == [(None, ["1", "c"]), (["3", "x"], ["3", "y"]), (None, ["2", "d"])]
+    assert checkings(table, net) == [(None, ["1", "c"]), (["3", "x"], ["3", "y"]), (None, ["2", "d"])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -138,7 +138,7 @@ def test_only_what_is_repeated_is_touched_and_no_transaction_mixes_with_another(
     again = changes(INT.update(4, b"d", 4, b"e"), INT.update(5, b"c", 5, b"d"), commit_ts=11)
     results = list(folded([*inserts, *mixed, *chain, *again], lambda _: INT.table))
     assert results[:4] == [*inserts, *mixed]
-    assert [(one.commit_ts, reported(INT.table, [one])[0]) for one in results[4:5]] == [(10, (["4", "b"], ["4", "d"]))]
+    assert [(one.commit_ts, checkings(INT.table, [one])[0]) for one in results[4:5]] == [(10, (["4", "b"], ["4", "d"]))]
     assert results[5:] == again
 
 

@@ -151,7 +151,7 @@ def test_broken_events_are_refused_with_the_table_and_the_byte(value: bytes, wor
     assert "table s.t (id 104): row event byte" in str(caught.value)
 
 
-def test_logged_rows_are_read_by_the_version_that_they_notify() -> None:
+def test_logged_rows_are_read_by_the_version_that_they_name() -> None:
     before = info([PLAIN[1], column(2, "n", "int")], int_handle=True)
     now = info([PLAIN[1], column(7, "n", "bigint"), column(8, "added", "int", origin_default="3")], int_handle=True)
     name = TableName("s", "t")

@@ -138,14 +138,14 @@ def test_a_reorganisation_reports_what_the_new_partitions_are() -> None:
     def part(id_: int, value: Any) -> dict[str, Any]:
         return {"id": id_, "name": value, "less_than": ["7"], "in_values": None, "policy_ref_info": None}
 
-    for named, reported in ((name("p9"), True), (7, False), ({"O": "", "L": ""}, False)):
+    for named, is_named in ((name("p9"), True), (7, False), ({"O": "", "L": ""}, False)):
         raw_args = {"part_names": ["p0"], "part_info": {"definitions": [part(40, named)]}}
         result = ddl_job(
             meta(Action.REORGANIZE_PARTITION, state=RUNNING, version=0, schema_state=5, raw_args=raw_args), commit_ts=T, at="entry 1"
         )
         assert isinstance(result, PartitionSwitch)
         assert result.came == (40,)
-        assert result.definitions == (({"id": 40, "name": named, "less_than": ["7"], "in_values": None},) if reported else ())
+        assert result.definitions == (({"id": 40, "name": named, "less_than": ["7"], "in_values": None},) if is_named else ())
 
 
 NEW = {"id": 13, "name": name("_Col$_c_0"), "state": 1}
@@ -294,12 +294,12 @@ def test_what_older_tidb_renames_is_reported_by_the_statement(query: str, schema
     """Its history has neither arguments nor what the job locked. The session's schema is the last table's, where that names none."""
     infos = [{"id": 10, "name": name("b")}, {"id": 11, "name": name("d")}]
     job = {"id": 5, "type": 47, "state": 6, "schema_id": 1, "schema_name": "shop", "query": "…", "raw_args": None}
-    reported = json.dumps(job | {"binlog": {"SchemaVersion": 3, "MultipleTableInfos": infos}}).encode()
+    job_json = json.dumps(job | {"binlog": {"SchemaVersion": 3, "MultipleTableInfos": infos}}).encode()
     if schemas is None:
         with pytest.raises(MessageUnreadable, match="renames 2 tables and names 0 schemas"):
-            ended_job(reported, commit_ts=T, query=query, at="here")
+            ended_job(job_json, commit_ts=T, query=query, at="here")
     else:
-        is_over, result = ended_job(reported, commit_ts=T, query=query, at="here")
+        is_over, result = ended_job(job_json, commit_ts=T, query=query, at="here")
         assert is_over
         assert result is not None
         assert [one.schema for one in result.tables] == schemas

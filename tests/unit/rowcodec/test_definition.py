@@ -53,8 +53,8 @@ def recorded(name: str, table_name: str) -> TableDefinition:
 
 
 def test_types_of_a_real_table_are_those_that_it_was_made_with() -> None:
-    reported = {column.name: column.type_text for column in recorded("demo", "kinds").columns}
-    assert reported == reported | {
+    types = {column.name: column.type_text for column in recorded("demo", "kinds").columns}
+    assert types == types | {
         "c_tiny": "tinyint(4)", "c_utiny": "tinyint(3) unsigned", "c_bool": "tinyint(1)", "c_med": "mediumint(9)", "c_int": "int(11)",
         "c_ubig": "bigint(20) unsigned", "c_float": "float", "c_ufloat": "float unsigned", "c_dec": "decimal(10,0)",
         "c_dec65": "decimal(65,30)", "c_udec": "decimal(12,2) unsigned", "c_date": "date", "c_time": "time", "c_time6": "time(6)",

@@ -59,7 +59,7 @@ def test_one_round_trip_commits_by_itself() -> None:
     assert matcher(INIT).entries([R(COMMITTED, 110, 120, b"new")]) == [entry(110, 120, b"new")]
 
 
-def test_transactions_of_one_key_are_reported_separate_by_start_ts() -> None:
+def test_transactions_of_one_key_are_distinguished_by_start_ts() -> None:
     rows = [R(PREWRITE, 110, 0, b"1"), R(ROLLBACK, 110), R(PREWRITE, 111, 0, b"2"), R(COMMIT, 111, 120)]
     assert matcher(INIT).entries(rows) == [entry(111, 120, b"2")]
 
@@ -143,7 +143,7 @@ def test_a_mark_counts_after_the_scan_and_when_it_rises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "reported"),
+    ("row", "message"),
     [
         (R(COMMIT, 110, 160), "COMMIT .*start_ts 110, commit_ts 160.*without a prewrite"),
         (R(COMMITTED, 110, 150, b"v"), "COMMITTED .*resolved to 150"),
@@ -156,10 +156,10 @@ def test_a_mark_counts_after_the_scan_and_when_it_rises() -> None:
         (R(6, 110, 160), "log type 6"),
     ],
 )
-def test_what_cannot_be_is_named_with_its_region_and_key(row: R, reported: str) -> None:
+def test_what_cannot_be_is_named_with_its_region_and_key(row: R, message: str) -> None:
     made = matcher(INIT)
     made.resolve(CommitTs(150))
-    with pytest.raises(MessageUnreadable, match=reported) as refused:
+    with pytest.raises(MessageUnreadable, match=message) as refused:
         made.entries([row])
     assert f"region {REGION} " in str(refused.value)
 

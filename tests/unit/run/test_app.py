@@ -44,7 +44,7 @@ def test_a_control_service_that_anybody_could_reach_is_refused_at_once() -> None
         Sidecar(settings(control={"listen": "0.0.0.0:8310"}), Path("sidecar.toml"))
 
 
-def test_a_sidecar_that_is_reported_to_stop_while_etcd_is_away_stops() -> None:
+def test_a_sidecar_that_gets_a_stop_while_etcd_is_away_stops() -> None:
     sidecar = Sidecar(settings(), Path("sidecar.toml"))
     sidecar.stopping.set()
     sidecar.run()
@@ -129,8 +129,8 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
 
 
 def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
-    reported: list[str] = []
-    monkeypatch.setattr(app, "say", lambda *lines: reported.extend(line.event for line in lines))
+    reports: list[str] = []
+    monkeypatch.setattr(app, "say", lambda *lines: reports.extend(line.event for line in lines))
     monkeypatch.setattr(retry, "_ending", Event())
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
         source = SourceSection(host="127.0.0.1", port=silent.getsockname()[1], user="u", retry_s=600)
@@ -145,14 +145,14 @@ def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sideca
         eventually(stopped)
         connected.close()
     assert running.exception() is None
-    assert reported == ["started", "stopping", "stopped on request"]
+    assert reports == ["started", "stopping", "stopped on request"]
 
 
 def breaks(*_: object) -> None:
     raise ZeroDivisionError("a defect")
 
 
-def test_a_term_whose_parts_are_well_ends_when_reported(sidecar: Sidecar) -> None:
+def test_a_term_whose_parts_are_well_ends_on_request(sidecar: Sidecar) -> None:
     sidecar.run()
     assert sidecar.tally.terms == 1
 
@@ -190,22 +190,22 @@ def test_what_lives_as_long_as_the_process_and_broke_ends_it_owner_or_standby(
 
 
 def test_a_standby_reports_it_once_and_an_owner_what_it_attached_to(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
-    reported: list[LogEvent] = []
+    reports: list[LogEvent] = []
     epochs = iter([None, None, 4])
     status = SidecarStatus(sidecar.changefeed.name, 4, "here:1")
-    monkeypatch.setattr(app, "say", lambda *lines: reported.extend(lines))
+    monkeypatch.setattr(app, "say", lambda *lines: reports.extend(lines))
     monkeypatch.setattr(app, "owner", lambda *_: OwnerHolder("other", 1, "other:8310"))
     monkeypatch.setattr(sidecar.ownership, "acquire", lambda **_: next(epochs))
     monkeypatch.setattr(OneStep, "due", lambda *_: True)
     monkeypatch.setattr(OneStep, "read", lambda *_, **__: status, raising=False)
     monkeypatch.setattr(OneStep, "report", None, raising=False)
     sidecar.run()
-    assert [line.event for line in reported] == ["started", "standby", "attached", "stopped on request"]
-    assert reported[1].values == {"owner": "other:8310"}
-    assert reported[2].values["epoch"] == 4
+    assert [line.event for line in reports] == ["started", "standby", "attached", "stopped on request"]
+    assert reports[1].values == {"owner": "other:8310"}
+    assert reports[2].values["epoch"] == 4
 
 
-def test_what_keeps_an_owner_from_serving_is_reported_until_it_serves_or_stuck_by(
+def test_what_keeps_an_owner_from_serving_is_reported_until_it_serves_or_is_a_standby(
     sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hindered: list[str] = []

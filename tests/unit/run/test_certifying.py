@@ -371,7 +371,7 @@ def test_segments_that_are_removed_unread_stop_no_later_certificate(world: World
     assert world.made.collected() == 4
 
 
-def test_a_storage_that_is_away_is_requested_again_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_is_away_is_tried_again_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.segment(world.window())
     world.segment(world.window())
     calls = 0

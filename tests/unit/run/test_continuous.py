@@ -211,7 +211,7 @@ def test_files_of_old_verifications_are_removed_and_the_cycle_is_not(owned: Owne
     assert storage.exists(owned.log, owned.owner.name(CYCLE_STEM))
 
 
-def test_a_source_that_does_not_answer_is_requested_again_and_a_table_that_cannot_be_compared_waits(tmp_path: Path) -> None:
+def test_a_source_that_does_not_answer_is_queried_again_and_a_table_that_cannot_be_compared_waits(tmp_path: Path) -> None:
     owned = Owned(tmp_path, MemoryHistory(), names=())
     owned.slices.names, owned.slices.error = [FIRST, SECOND], SourceLost("no route to host", hint="wait")
     owned.made.follow()

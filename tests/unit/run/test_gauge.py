@@ -224,17 +224,17 @@ def test_a_source_without_statistics_leaves_the_rest_unknown(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("beside", "reported"),
+    ("beside", "message"),
     [(Beside.REPORTED, "dump again) ALTER"), (Beside.READ_AGAIN, "they are read again) ALTER"), (Beside.RIGHT, "ALTER")],
 )
-def test_the_newest_ddl_says_whether_rows_beside_it_may_be_wrong(tmp_path: Path, beside: Beside, reported: str) -> None:
+def test_the_newest_ddl_says_whether_rows_beside_it_may_be_wrong(tmp_path: Path, beside: Beside, message: str) -> None:
     stage = Stage()
     stage.beside, stage.schemas = beside, MovingSchemas({0: WIDER})
     pipeline = stage.attach()
     stage.feed.say(ddl(20, query="ALTER TABLE t MODIFY x INT UNSIGNED"), resolved(30))
     pipeline.step(poll_s=0)
     status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
-    assert reported in status.last_ddl
+    assert message in status.last_ddl
     assert (status.rewrites, status.rewritten) == ((0, ()) if beside is Beside.RIGHT else (1, (TABLE,)))
     stage.feed.say(ddl(40, query="ALTER TABLE t ADD INDEX (x)"), resolved(50))
     pipeline.step(poll_s=0)

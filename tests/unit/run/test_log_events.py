@@ -89,7 +89,7 @@ def report(*accepted: int | None, seq: int | None = 5, **changed: Any) -> Delive
 # ---- the process ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_start_reports_what_is_served_and_where_it_is_requested() -> None:
+def test_a_start_reports_what_is_served_and_where_it_is_served() -> None:
     values = {"version": "9.9", "changefeed": "default/default/orders", "control": "127.0.0.1:8310", "metrics": "127.0.0.1:8311"}
     assert log_events.started(config(), version="9.9") == LogEvent("started", values)
 
@@ -117,7 +117,7 @@ def test_an_owner_reports_what_it_is_attached_to() -> None:
     )
 
 
-def test_a_takeover_reports_how_long_it_stuck_by() -> None:
+def test_a_takeover_reports_how_long_it_was_a_standby() -> None:
     assert log_events.attached(config(), CHANGEFEED, PLACE, BASE, waited_s=12.4).values["standby_s"] == 12
 
 
@@ -157,7 +157,7 @@ def test_the_end_is_reported() -> None:
 # ---- the stream ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_segment_is_no_events() -> None:
+def test_a_segment_is_no_event() -> None:
     reported = Checking()
     assert (
         reported(replace(BASE, segments=8, changes=100, resolved_ts=CommitTs(AT + 1), resolved_lag_s=9.0, waiting_for="Spark: slow")) == []
@@ -184,7 +184,7 @@ def test_spark_is_reported_when_it_is_ready_which_may_be_later() -> None:
     assert reported(RUNNING) == []
 
 
-def test_a_merge_worker_of_others_is_theirs_to_notify() -> None:
+def test_a_merge_worker_of_others_is_theirs_to_report() -> None:
     assert [line.event for line in Checking(replace(BASE, merge_worker="external")).first] == ["attached"]
 
 
@@ -223,7 +223,7 @@ def test_a_sink_that_lacks_rows_is_reported_once_with_the_dump_that_brings_them(
     assert reported(known) == []
 
 
-def test_a_sink_that_stuck_is_reported_with_the_way_out_and_when_it_goes_on() -> None:
+def test_a_sink_that_is_stuck_is_reported_with_the_way_out_and_when_it_continues() -> None:
     reported = Checking(report=report(5))
     assert reported(BASE) == []
     reported.report = report(sinks=(SinkDelivery("file:///0", Seq(5), error=with_hint("no room left", "make room")),))
@@ -386,7 +386,7 @@ def test_a_dump_that_is_taken_over_is_reported_and_what_came_before_is_beside_th
     assert end.values.items() >= {"rows": 1100, "seconds": 2.0, "rows_of_previous_owners": 900, "rows_per_s": 100}.items()
 
 
-def test_a_dump_that_was_over_before_this_owner_is_no_events() -> None:
+def test_a_dump_that_was_over_before_this_owner_is_no_event() -> None:
     over = with_dump(dump({ITEM: 900}, state=DumpState.FINISHED))
     reported = Checking(over)
     assert [line.event for line in reported.first] == ["attached"]

@@ -52,21 +52,21 @@ def test_json_is_one_object_a_line_with_level_time_and_the_values(capsys: pytest
 def test_text_is_a_plain_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
     structlog.get_logger("ticdc-dump").warning("the term ended", error="FeedLost")
-    reported = capsys.readouterr().err
-    assert reported.count("\n") == 1
-    assert "the term ended" in reported
-    assert "error=FeedLost" in reported
-    assert "warning" in reported
-    assert "\x1b" not in reported, "colours are for terminals"
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1
+    assert "the term ended" in output
+    assert "error=FeedLost" in output
+    assert "warning" in output
+    assert "\x1b" not in output, "colours are for terminals"
 
 
 def test_a_text_of_others_is_no_command_to_the_terminal_that_shows_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
     say(LogEvent("DDL\x1b[2J passed", {"query": "\x1b]0;owned\x07", "sinks": ["\x9b31m"], "rows": 3}))
-    reported = capsys.readouterr().err
-    assert not any(char < " " or "\x7f" <= char < "\xa0" for char in reported.rstrip("\n"))
-    assert "]0;owned" in reported
-    assert "rows=3" in reported
+    output = capsys.readouterr().err
+    assert not any(char < " " or "\x7f" <= char < "\xa0" for char in output.rstrip("\n"))
+    assert "]0;owned" in output
+    assert "rows=3" in output
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,7 @@ def test_the_level_decides_which_of_our_lines_are_written(level: Any, received: 
 
 
 @pytest.mark.parametrize("level", ["debug", "error"])
-def test_libraries_are_received_from_warnings_on_in_the_same_form_whatever_our_level(
-    level: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_libraries_are_logged_from_warnings_on_in_the_same_form_whatever_our_level(level: Any, capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json", level=level))
     logging.getLogger("grpc._server").info("chatter")
     logging.getLogger("grpc._server").warning("a port is %s", "odd")
@@ -116,9 +114,9 @@ def test_an_exception_of_a_library_is_reported_with_its_trace(capsys: pytest.Cap
 def test_the_trace_of_a_library_does_not_show_the_values_of_its_variables(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
     _fail(logging.getLogger("py4j"), password="".join(["hun", "ter2"]))
-    reported = capsys.readouterr().err
-    assert "ValueError: broken" in reported
-    assert "hunter2" not in reported
+    output = capsys.readouterr().err
+    assert "ValueError: broken" in output
+    assert "hunter2" not in output
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -126,10 +124,10 @@ def test_nothing_is_written_to_standard_output(form: Any, capsys: pytest.Capture
     set_up(LoggingSection(format=form, level="debug"))
     structlog.get_logger("ticdc-dump").error("ours")
     logging.getLogger("py4j").error("a library's")
-    reported = capsys.readouterr()
-    assert reported.out == ""
-    assert "ours" in reported.err
-    assert "a library's" in reported.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "ours" in output.err
+    assert "a library's" in output.err
 
 
 def test_setting_up_again_does_not_write_lines_twice(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,13 +166,13 @@ def test_a_defect_ends_the_process_with_a_line_that_says_so_and_its_trace(form: 
     set_up(LoggingSection(format=form))
     with pytest.raises(SystemExit) as ended, defects_reported():
         raise ZeroDivisionError("no such thing")
-    reported = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert ended.value.code == 1
-    assert reported.count("a defect ended the process") == 1
-    assert "ZeroDivisionError: no such thing" in reported
-    assert "Traceback" in reported
+    assert output.count("a defect ended the process") == 1
+    assert "ZeroDivisionError: no such thing" in output
+    assert "Traceback" in output
     if form == "json":
-        (line,) = lines(reported)
+        (line,) = lines(output)
         assert line.items() >= {"level": "error", "error": "ZeroDivisionError: no such thing", "exit_code": 1}.items()
         assert line["exception"].startswith("Traceback")
 

@@ -72,17 +72,17 @@ def test_the_question_names_rows_tables_sinks_and_the_answer() -> None:
 
 
 def test_what_is_deleted_is_reported_before_the_first_dump(term: Term) -> None:
-    reported = list[int]()
+    reports = list[int]()
 
     def start(dump: KeyDump) -> KeyDump:
-        reported.append(len(term.lines))
+        reports.append(len(term.lines))
         return Term.start(term, dump)
 
     term.start = start  # type: ignore[method-assign]  # of this test
     differing(term, DELETED_MIN)
     [line] = [line for line in term.lines if line.event == "repair deletes rows"]
     assert line.values["from"] == "1,000 rows of shop.item in sink copy"
-    assert reported == [term.lines.index(line) + 1], "one dump, after the line"
+    assert reports == [term.lines.index(line) + 1], "one dump, after the line"
     assert repair_of(term).deletes == (RowsToDelete("copy", "shop", "item", DELETED_MIN, DELETED_MIN),)
 
 

@@ -232,7 +232,7 @@ def test_a_stop_of_one_that_is_just_over_leaves_its_result(term: Term) -> None:
     assert (entry.state, entry.result) == (DumpState.FINISHED, "equal")
 
 
-def test_a_next_term_goes_on_and_fails_what_was_never_requested_of_the_worker(term: Term, tmp_path: Path) -> None:
+def test_a_next_term_continues_and_fails_what_was_never_requested_of_the_worker(term: Term, tmp_path: Path) -> None:
     term.made.start(REQUEST, ALICE)
     lost = replace_id("b" * 16)
     term.made.start(lost, ALICE)
@@ -334,7 +334,7 @@ def test_a_repair_dumps_the_keys_of_one_sink_after_the_other_and_compares_again(
     assert term.made.last_id() == AGAIN
 
 
-def test_one_that_was_not_requested_to_repair_dumps_nothing(term: Term) -> None:
+def test_one_without_a_repair_dumps_nothing(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     storage.write_atomically(term.log, differences_name(REQUEST.id, 0), b'{"kind":"missing","key":["7"]}\n')
     term.report(REQUEST.id, CheckState.DIFFERENT, TableReport("copy", "shop", "item", CheckState.DIFFERENT, missing=1))

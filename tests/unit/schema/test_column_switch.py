@@ -36,8 +36,8 @@ def history(*columns: dict[str, Any]) -> SchemaHistory[dict[int, int]]:
     return SchemaHistory(START, [SchemaSnapshot(1, "shop", [table(*columns)])], describe=successors)
 
 
-def step(ts: int, reported: tuple[Successor, ...] = OLD_TO_NEW, *, schema: str = "shop", job_id: int = 7, **more: Any) -> ColumnSwitch:
-    return ColumnSwitch(job_id, Action.MODIFY_COLUMN, CommitTs(ts), 90, "alter table t …", schema, 10, reported, **more)
+def step(ts: int, successors: tuple[Successor, ...] = OLD_TO_NEW, *, schema: str = "shop", job_id: int = 7, **more: Any) -> ColumnSwitch:
+    return ColumnSwitch(job_id, Action.MODIFY_COLUMN, CommitTs(ts), 90, "alter table t …", schema, 10, successors, **more)
 
 
 def done(*columns: dict[str, Any]) -> DdlJob:

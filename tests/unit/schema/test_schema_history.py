@@ -128,13 +128,13 @@ class Database:
 
     def rename(self, *moves: tuple[int, int, str]) -> DdlJob:
         """Each: table id, its schema id and name after; one after the other, as in RENAME TABLE a TO b, c TO a."""
-        reported = []
+        job_tables = []
         for table_id, schema_id, name in moves:
             info = self.tables[table_id][1] | {"name": {"O": name, "L": name.lower()}}
             self.tables[table_id] = (schema_id, info)
-            reported.append(JobTable(info, schema_id))
+            job_tables.append(JobTable(info, schema_id))
         action = Action.RENAME_TABLE if len(moves) == 1 else Action.RENAME_TABLES
-        return self.job(action, moves[-1][1], moves[-1][0], *reported)
+        return self.job(action, moves[-1][1], moves[-1][0], *job_tables)
 
     def exchange(self, single_id: int, parted_id: int, partition_id: int) -> DdlJob:
         single_schema, single = self.tables.pop(single_id)
@@ -164,7 +164,7 @@ class Database:
         }
 
 
-def reported(
+def view_at(
     history: SchemaHistory[Description], ts: int, ids: set[int]
 ) -> tuple[dict[int, Description], dict[TableName, tuple[int, bool]]]:
     owners = {one: version.description for one in ids if (version := history.table_at(one, ts)) is not None}
@@ -185,7 +185,7 @@ def assert_equals(history: SchemaHistory[Description], life: Life, states: list[
     for first, last, state in states:
         expected = state.owners(), state.names()
         for ts in {first, last} if first <= last else ():
-            assert reported(history, ts, ids) == expected
+            assert view_at(history, ts, ids) == expected
 
 
 SCHEMAS = ("app", "Log", "tmp")
@@ -487,7 +487,7 @@ def test_a_snapshot_in_the_middle_and_all_jobs_again_give_the_same_end(seed: int
         if isinstance(step, DdlJob) and step.action == Action.RECOVER_SCHEMA and step.schema_id in needed and step.commit_ts > middle.ts:
             return  # dropped before the snapshot: another test's
         history.apply(step)
-    assert reported(history, life.steps[-1][0].commit_ts, life.ids()) == (life.steps[-1][1].owners(), life.steps[-1][1].names())
+    assert view_at(history, life.steps[-1][0].commit_ts, life.ids()) == (life.steps[-1][1].owners(), life.steps[-1][1].names())
 
 
 @settings(max_examples=examples(40))
@@ -826,12 +826,12 @@ def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_r
     db.schemas[1] = "shop"
     db.tables[10] = (1, table(10, "t", partitions=(20, 21, 22, 23)))
     history = db.history()
-    reported: tuple[dict[str, Any], ...] = tuple(
+    new_parts: tuple[dict[str, Any], ...] = tuple(
         {"id": one, "name": {"O": f"N{one}", "L": f"n{one}"}, "less_than": [str(one)], "in_values": None} for one in (40, 41)
     )
     step = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p21", "p22"}), (40, 41))
-    history.apply(replace(step, definitions=reported))
-    assert history.info(10)["partition"]["definitions"][1:3] == list(reported)
+    history.apply(replace(step, definitions=new_parts))
+    assert history.info(10)["partition"]["definitions"][1:3] == list(new_parts)
     assert [one.physical_ids for one in history.tables_at(CommitTs(db.ts))] == [(20, 40, 41, 23)]
     db.jobs += 1
     history.apply(db.step(Action.TRUNCATE_TABLE_PARTITION, 10, frozenset({40}), (50,)))
@@ -840,5 +840,5 @@ def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_r
     ]  # fmt: skip
     db.jobs += 1
     separate = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p20", "p23"}), (60, 61))
-    history.apply(replace(separate, definitions=tuple(one | {"id": one["id"] + 20} for one in reported)))
+    history.apply(replace(separate, definitions=tuple(one | {"id": one["id"] + 20} for one in new_parts)))
     assert [one["name"]["O"] for one in history.info(10)["partition"]["definitions"]] == ["N40", "N41", "", ""]

@@ -109,9 +109,9 @@ def test_a_sink_does_not_matter_where_tikv_is_read() -> None:
 
 
 def test_what_can_be_corrected_in_ticdc_is_reported_with_the_setting() -> None:
-    reported = found("kafka://h:1/t?protocol=canal-json", rules=("shop.*",), state="stopped").problems
-    assert [problem.setting for problem in reported] == ["state", "enable-tidb-extension"]
-    assert all(problem.hint for problem in reported)
+    problems = found("kafka://h:1/t?protocol=canal-json", rules=("shop.*",), state="stopped").problems
+    assert [problem.setting for problem in problems] == ["state", "enable-tidb-extension"]
+    assert all(problem.hint for problem in problems)
 
 
 def test_the_databases_that_the_rules_name_are_known_and_rules_that_name_none_are_kept() -> None:

@@ -34,7 +34,7 @@ def test_what_is_no_unicode_is_an_error() -> None:
         settings_text([ChosenSetting("source.user", "a\udcff", "x")], [])
 
 
-def test_what_equals_a_default_is_not_written_and_the_rest_stuck_in_the_order_of_the_settings() -> None:
+def test_what_equals_a_default_is_not_written_and_the_rest_is_in_the_order_of_the_settings() -> None:
     chosen = [
         ChosenSetting("source.port", 4000, ""),
         ChosenSetting("etcd.tls.ca_file", "ca.pem", ""),

@@ -123,7 +123,7 @@ def test_a_reader_that_is_slow_reads_the_last_one(folder: Folder, monkeypatch: p
         assert accepted_in(folder) == (29, 2900, "mine")
 
 
-def test_what_by_table_before_goes_when_it_is_opened(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_collected_before_goes_when_it_is_opened(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module, "KEPT", 10**6)
         mine = opened(folder)

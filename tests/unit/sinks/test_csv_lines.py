@@ -92,8 +92,8 @@ def test_the_header_names_what_is_there() -> None:
     schema = schema_of("int", "text")
     assert csv_header(schema, CsvForm()) == b""
     form = CsvForm(header=True, commit_ts=True, old_values=True)
-    reported = "ticdc-meta$operation,ticdc-meta$table,ticdc-meta$schema,ticdc-meta$commit-ts,ticdc-meta$is-update,c0,c1\r\n"
-    assert csv_header(schema, form).decode() == reported
+    header = "ticdc-meta$operation,ticdc-meta$table,ticdc-meta$schema,ticdc-meta$commit-ts,ticdc-meta$is-update,c0,c1\r\n"
+    assert csv_header(schema, form).decode() == header
 
 
 def test_a_text_that_is_no_value_is_refused_by_name() -> None:

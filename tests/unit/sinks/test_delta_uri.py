@@ -22,7 +22,7 @@ def settings(text: str) -> DeltaSettings:
     return settings_of(SinkUri(text, parts, dict(parse_qsl(parts.query)), "log-1"))
 
 
-def test_what_a_uri_says_is_intended() -> None:
+def test_what_a_uri_says_has_effect() -> None:
     result = settings("delta:///var/lake?mode=append&routes=shop.*=>lake.*&ddl-done=5,%207")
     assert (str(result.folder), result.mode) == ("file:///var/lake", "append")
     assert result.ddl_done == frozenset({5, 7})
@@ -58,7 +58,7 @@ def test_delta_rs_is_given_what_s3_needs_and_nobody_else_the_secret() -> None:
         ("delta:///var/lake?mode=append&region=r1", "no parameter region"),
     ],
 )
-def test_what_cannot_be_intended_is_refused(uri: str, why: str) -> None:
+def test_what_makes_no_sense_is_refused(uri: str, why: str) -> None:
     with pytest.raises(SinkError, match=why):
         open_sink(uri, log_id="log-1")
 

@@ -48,7 +48,7 @@ def test_a_storage_that_overwrites_is_no_fence(tmp_path: Path, monkeypatch: pyte
         check_exclusive(folder, "probe")
 
 
-def test_who_was_shut_out_is_reported_by_whom() -> None:
+def test_the_error_of_one_that_was_shut_out_names_by_whom() -> None:
     lost = taken("out")
     assert isinstance(lost, OwnershipLost)
     assert "another merge worker has opened out" in lost.message

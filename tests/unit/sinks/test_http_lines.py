@@ -98,9 +98,9 @@ def test_rows_of_many_tables_keep_their_order_whatever_a_block_is(monkeypatch: p
         assert counts == again
         assert sum(one.log for one in counts.values()) == 300
         for one in results:
-            reported = [(schema.name.table, line) for schema, line in one.firsts()]
+            firsts = [(schema.name.table, line) for schema, line in one.firsts()]
             names = [json.loads(line)["table"] for line in one.data.splitlines()]
-            assert reported == [(name, names.index(name)) for name in dict.fromkeys(names)]
+            assert firsts == [(name, names.index(name)) for name in dict.fromkeys(names)]
 
 
 def test_a_chunk_is_cut_into_blocks_and_its_dropped_rows_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_a_chunk_is_cut_into_blocks_and_its_dropped_rows_are_counted(tmp_path: P
     assert counts == {(1, ORDERS): Rows(log=1, dump=119, dropped=1)}
 
 
-def test_lines_are_split_and_fit_with_what_stuck_before_them() -> None:
+def test_lines_are_split_and_fit_with_what_precedes_them() -> None:
     result = Lines.of([SCHEMA], b"aaaa\nbb\ncccc\n")
     assert [result.fitting(size, {}) for size in (0, 4, 5, 8, 12, 13, 99)] == [0, 0, 1, 2, 2, 3, 3]
     assert [result.fitting(size, {1: 10}) for size in (5, 8, 17, 18)] == [1, 1, 1, 2]
@@ -160,8 +160,8 @@ def test_what_ends_a_segment_is_windows_ddls_the_tables_after_them_and_the_mark(
     assert (results[0]["high_ts"], results[0]["chunks"]) == ("7", [{"schema": "shop", "table": "orders", "rows_read": 9}])
     assert (results[1]["commit_ts"], results[1]["query"]) == ("400", "RENAME TABLE old TO new")
     assert (results[2]["table"], results[3]["table"]) == ("old", "new")
-    reported = {"dump_id": "d1", "state": "running", "complete": [{"schema": "shop", "table": "orders"}]}
-    assert results[4] == {"kind": "resolved", "seq": 4, "upto_ts": "400", "dump": reported}
+    dump_line = {"dump_id": "d1", "state": "running", "complete": [{"schema": "shop", "table": "orders"}]}
+    assert results[4] == {"kind": "resolved", "seq": 4, "upto_ts": "400", "dump": dump_line}
 
 
 def test_a_state_is_one_line_of_ascii_and_reads_back() -> None:

@@ -59,6 +59,6 @@ def test_account_and_parameters_are_not_shown() -> None:
         ("https://host/x?routes=a.*", "no parameter routes"),
     ],
 )
-def test_what_cannot_be_intended_is_refused(uri: str, message: str) -> None:
+def test_what_makes_no_sense_is_refused(uri: str, message: str) -> None:
     with pytest.raises(SinkError, match=message):
         open_sink(uri, log_id="log-1")

@@ -43,7 +43,7 @@ def test_a_table_is_where_its_name_and_the_routes_say() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b", "a/b", ""])
-def test_a_name_that_a_catalog_cannot_notify_from_anothers_is_refused_with_the_way_out(name: str) -> None:
+def test_a_name_that_a_catalog_cannot_distinguish_from_anothers_is_refused_with_the_way_out(name: str) -> None:
     with pytest.raises(SinkError, match="no usable name") as refused:
         settings(PLACE).identifier(TableName(name, "t"))
     assert "routes=" in refused.value.hint
@@ -52,7 +52,7 @@ def test_a_name_that_a_catalog_cannot_notify_from_anothers_is_refused_with_the_w
 
 
 @pytest.mark.parametrize(
-    ("uri", "reported"),
+    ("uri", "message"),
     [
         ("iceberg://prod", "a catalog and a namespace"),
         ("iceberg:///lake", "a catalog and a namespace"),
@@ -69,8 +69,8 @@ def test_a_name_that_a_catalog_cannot_notify_from_anothers_is_refused_with_the_w
         (PLACE + "&depth=3", "has no parameter depth"),
     ],
 )
-def test_what_cannot_be_intended_is_refused(uri: str, reported: str) -> None:
-    with pytest.raises(SinkError, match=reported):
+def test_what_makes_no_sense_is_refused(uri: str, message: str) -> None:
+    with pytest.raises(SinkError, match=message):
         open_sink(uri, log_id="log-1")
 
 
@@ -84,7 +84,7 @@ def test_no_secret_is_shown_or_goes_to_tasks() -> None:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 10.0), ("&commit-interval=0s", 0.0), ("&commit-interval=2m", 120.0)])
-def test_batches_are_by_table_for_a_while(text: str, seconds: float) -> None:
+def test_batches_are_collected_for_a_while(text: str, seconds: float) -> None:
     sink = open_sink(PLACE + text, log_id="log-1")
     assert isinstance(sink, Gathers)
     assert sink.gather_s == seconds
@@ -128,7 +128,7 @@ def test_columns_come_go_and_widen_and_those_that_stay_keep_their_ids() -> None:
     assert evolved(there, 11, BEFORE, {}, again=False) is None
 
 
-def test_a_narrower_type_is_not_requested_for() -> None:
+def test_a_narrower_type_is_not_adopted() -> None:
     after = table(ID, Column("price", "decimal", length=5, scale=2), *BEFORE.columns[2:])
     assert evolved(iceberg_schema(BEFORE), 11, after, {}, again=False) is None
 

@@ -13,7 +13,7 @@ from sidecar.shared.model.nouns import Column, CommitTs, TableSchema
 from spark_merge.ddl.eras import Era, PreviousColumn
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.formats.parquet_rows import Sources
+from spark_merge.sinks.formats.parquet_rows import ColumnSources
 from spark_merge.sinks.kit.errors import sink_folder
 from tests.support.deliveries import ORDERS
 
@@ -23,16 +23,16 @@ ENVELOPE = LogEnvelope("_ts", "_op", "_origin")
 
 def era(
     after: int, upto: int, *names: str | None, existing: str | None = None, unreadable: str = "", redefined: str = ""
-) -> tuple[Era, Sources]:
+) -> tuple[Era, ColumnSources]:
     columns = [
         PreviousColumn(column, name, None if name else existing, redefined) for column, name in zip(SCHEMA.columns, names, strict=True)
     ]
     where = tuple((name,) if name else () for name in names)
     result = Era(SCHEMA, ORDERS, CommitTs(after), CommitTs(upto), tuple(columns), unreadable)
-    return result, Sources(where, where, "_untyped")
+    return result, ColumnSources(where, where, "_untyped")
 
 
-def part(folder: Path, *eras: tuple[Era, Sources]) -> LogPart:
+def part(folder: Path, *eras: tuple[Era, ColumnSources]) -> LogPart:
     columns = {
         "_ts": [10, 20, 30, 40], "_op": ["insert", "insert", "delete", "update"],
         "_origin": ["log", "dump", "log", "log"], "_untyped": [None] * 4, "id": [1, 2, 2, 4], "a": ["x", "y", None, None],

@@ -112,7 +112,7 @@ def test_no_two_names_make_one(sink: str, names: list[TableName]) -> None:
 
 
 @pytest.mark.parametrize("sink", ["sqlite", "opensearch", "iceberg, one name"])
-def test_a_pair_that_a_name_cannot_notify_separate_is_refused_with_both_named(sink: str) -> None:
+def test_a_pair_that_a_name_cannot_distinguish_is_refused_with_both_named(sink: str) -> None:
     one, other = PAIRS[1] if sink.startswith("iceberg") else PAIRS[0]
     with pytest.raises(SinkError) as refused:
         PLACES[sink]([one, other])
@@ -120,7 +120,7 @@ def test_a_pair_that_a_name_cannot_notify_separate_is_refused_with_both_named(si
     assert all(name in refused.value.message for name in shown)
 
 
-def test_a_target_that_keeps_schema_and_table_separate_takes_such_a_pair() -> None:
+def test_a_target_that_keeps_schema_and_table_apart_takes_such_a_pair() -> None:
     """As SQL servers and Delta's folders do."""
     routes = routes_of("x.*=>y.*")
     check_disjoint(PAIRS[0], lambda name: routes.target(name).folded(), hint="")

@@ -10,21 +10,23 @@ from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.model.nouns import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Head
-from spark_merge.sinks.opensearch.changes import Changes, changes
+from spark_merge.sinks.opensearch.changes import IndexChanges, changes
 from tests.support.sql_types import sql_type
 
 ID, PRICE, NOTE = Column("id", "int", nullable=False), Column("price", "decimal", length=10, scale=2), Column("note", "text")
 ORDERS = TableSchema(TableName("shop", "orders"), (ID, PRICE, NOTE), ("id",), table_id=7, physical_ids=(7,))
 
 
-def after(query: str, before: list[TableSchema], now: list[TableSchema], *, table: TableName = ORDERS.name, again: bool = False) -> Changes:
+def after(
+    query: str, before: list[TableSchema], now: list[TableSchema], *, table: TableName = ORDERS.name, again: bool = False
+) -> IndexChanges:
     ddls = (DdlRecord(CommitTs(100), table.schema, table.table, query),) if query else ()
     manifest = Manifest(Seq(3), 1, CommitTs(0), CommitTs(100), None, 0, 0, {}, "s", "c", ddls, next_schemas="t")
     head = Head(manifest, {one.name: one for one in before}, {one.name: one for one in now})
     return changes(head, again=again)
 
 
-def reported(value: Changes) -> dict[str, list[str]]:
+def names_of(value: IndexChanges) -> dict[str, list[str]]:
     return {
         "dropped": [one.name.table for one in value.dropped],
         "made": [one.name.table for one in value.made],
@@ -36,21 +38,21 @@ def reported(value: Changes) -> dict[str, list[str]]:
 def test_a_table_is_followed_by_its_id() -> None:
     other = replace(ORDERS, name=TableName("shop", "items"), table_id=8, physical_ids=(8,))
     swapped = [replace(ORDERS, name=other.name), replace(other, name=ORDERS.name)]
-    assert reported(after("RENAME TABLE orders TO t, items TO orders, t TO items", [ORDERS, other], swapped))["kept"] == [
+    assert names_of(after("RENAME TABLE orders TO t, items TO orders, t TO items", [ORDERS, other], swapped))["kept"] == [
         "orders items",
         "items orders",
     ]
     made = after("CREATE TABLE items (id int primary key)", [ORDERS], [ORDERS, other], table=other.name)
-    assert reported(made) == {"dropped": [], "made": ["items"], "emptied": [], "kept": []}
-    assert reported(after("DROP TABLE items", [ORDERS, other], [ORDERS], table=other.name))["dropped"] == ["items"]
-    assert reported(after("TRUNCATE TABLE orders", [ORDERS], [replace(ORDERS, table_id=9, physical_ids=(9,))]))["emptied"] == ["orders"]
+    assert names_of(made) == {"dropped": [], "made": ["items"], "emptied": [], "kept": []}
+    assert names_of(after("DROP TABLE items", [ORDERS, other], [ORDERS], table=other.name))["dropped"] == ["items"]
+    assert names_of(after("TRUNCATE TABLE orders", [ORDERS], [replace(ORDERS, table_id=9, physical_ids=(9,))]))["emptied"] == ["orders"]
 
 
-def test_without_ids_the_statement_reports_of_a_rename_and_a_truncate() -> None:
+def test_without_ids_the_statement_says_that_it_is_a_rename_or_a_truncate() -> None:
     plain = replace(ORDERS, table_id=0, physical_ids=())
     moved = replace(plain, name=TableName("shop", "bills"))
-    assert reported(after("RENAME TABLE shop.orders TO shop.bills", [plain], [moved]))["kept"] == ["orders bills"]
-    assert reported(after("truncate orders", [plain], [plain]))["emptied"] == ["orders"]
+    assert names_of(after("RENAME TABLE shop.orders TO shop.bills", [plain], [moved]))["kept"] == ["orders bills"]
+    assert names_of(after("truncate orders", [plain], [plain]))["emptied"] == ["orders"]
 
 
 @pytest.mark.parametrize("query", ["CREATE INDEX k ON orders (note)", "DROP INDEX k ON orders", "ALTER TABLE orders COMMENT 'truncate'"])
@@ -67,7 +69,7 @@ def test_partitions_that_are_made_otherwise_keep_their_rows() -> None:
         ("ALTER TABLE orders REORGANIZE PARTITION p0 INTO (PARTITION p1 VALUES LESS THAN (5))", replace(ORDERS, physical_ids=(72, 73))),
         ("", replace(ORDERS, physical_ids=(72,))),
     ):
-        assert reported(after(query, [parted], [now]))["kept"] == ["orders orders"]
+        assert names_of(after(query, [parted], [now]))["kept"] == ["orders orders"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_partitions_that_take_rows_with_them_are_refused_until_the_operator_lets
         after(query, [parted], [now])
     assert "ddl-anew=100" in refused.value.hint
     assert "ddl-done=100" in refused.value.hint
-    assert reported(after(query, [parted], [now], again=True))["emptied"] == ["orders"]
+    assert names_of(after(query, [parted], [now], again=True))["emptied"] == ["orders"]
 
 
 def test_an_exchange_concerns_both_tables() -> None:
@@ -89,14 +91,14 @@ def test_an_exchange_concerns_both_tables() -> None:
     query = "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE aside"
     with pytest.raises(SinkError, match="come or go"):
         after(query, [parted, other], now)
-    assert reported(after(query, [parted, other], now, again=True))["emptied"] == ["orders", "aside"]
+    assert names_of(after(query, [parted, other], now, again=True))["emptied"] == ["orders", "aside"]
 
 
 @pytest.mark.parametrize("query", ["RECOVER TABLE orders", "RENAME TABLE secret.o TO shop.orders", "CREATE UNIQUE INDEX u ON orders (id)"])
 def test_a_table_that_comes_with_rows_is_refused(query: str) -> None:
     with pytest.raises(SinkError, match=r"rows of shop\.orders arrive without a change event of each"):
         after(query, [], [ORDERS])
-    assert reported(after(query, [], [ORDERS], again=True))["made"] == ["orders"]
+    assert names_of(after(query, [], [ORDERS], again=True))["made"] == ["orders"]
 
 
 def test_columns_are_followed_by_what_the_statement_renames() -> None:
@@ -108,7 +110,7 @@ def test_columns_are_followed_by_what_the_statement_renames() -> None:
     assert not dropped.reshaped
 
 
-def test_a_column_that_comes_is_null_or_the_log_must_notify_what_it_is() -> None:
+def test_a_column_that_comes_is_null_or_the_log_must_say_what_it_is() -> None:
     more = replace(ORDERS, columns=(*ORDERS.columns, Column("more", "int")))
     defined = replace(more, definition=TableDefinition((ColumnDefinition("more", "int(11)"),)))
     (kept,) = after("ALTER TABLE orders ADD COLUMN more int", [ORDERS], [defined]).kept
@@ -201,16 +203,16 @@ def test_another_handle_key_is_refused() -> None:
 def test_a_table_that_loses_its_key_is_refused_and_keeps_its_index_until_the_operator_lets_it_go() -> None:
     with pytest.raises(SinkError, match=r"shop\.orders has no key any more"):
         after("ALTER TABLE orders DROP PRIMARY KEY", [ORDERS], [replace(ORDERS, key=())])
-    assert reported(after("ALTER TABLE orders DROP PRIMARY KEY", [ORDERS], [replace(ORDERS, key=())], again=True))["dropped"] == ["orders"]
+    assert names_of(after("ALTER TABLE orders DROP PRIMARY KEY", [ORDERS], [replace(ORDERS, key=())], again=True))["dropped"] == ["orders"]
 
 
 def test_a_table_that_leaves_the_log_keeps_its_index_where_no_statement_drops_it() -> None:
-    assert reported(after("", [ORDERS], [])) == {"dropped": [], "made": [], "emptied": [], "kept": []}
+    assert names_of(after("", [ORDERS], [])) == {"dropped": [], "made": [], "emptied": [], "kept": []}
     with pytest.raises(SinkError, match="is not understood"):
         after("DROP TABLE 'orders'", [ORDERS], [])
-    assert reported(after("DROP TABLE 'orders'", [ORDERS], [], again=True))["dropped"] == ["orders"]
+    assert names_of(after("DROP TABLE 'orders'", [ORDERS], [], again=True))["dropped"] == ["orders"]
 
 
 def test_marks_and_tables_without_a_key_are_nobodys() -> None:
     marks, keyless = replace(ORDERS, name=MARK_TABLE), replace(ORDERS, key=())
-    assert reported(after("DROP TABLE x", [marks, keyless], [])) == {"dropped": [], "made": [], "emptied": [], "kept": []}
+    assert names_of(after("DROP TABLE x", [marks, keyless], [])) == {"dropped": [], "made": [], "emptied": [], "kept": []}

@@ -93,7 +93,7 @@ def test_a_key_that_is_longer_than_an_id_may_be_is_its_hash() -> None:
     assert json.loads(gone)["delete"]["_id"] == "sha256:" + sha256(f'["{key}"]'.encode()).hexdigest()
 
 
-def test_decimals_are_scaled_only_where_a_double_reports_them_separate() -> None:
+def test_decimals_are_scaled_only_where_a_double_distinguishes_them() -> None:
     forms = Forms(decimal="scaled_float")
     small, large = (forms.mapping(Column("c", "decimal", length=digits, scale=2), unsigned_long=True) for digits in (15, 16))
     assert (small, large) == ({"type": "scaled_float", "scaling_factor": 100.0}, {"type": "keyword"})
@@ -151,7 +151,7 @@ def test_a_uri_names_hosts_and_keeps_its_password_out_of_sight() -> None:
         ("host/?nothing=1", "has no parameter nothing"), ("host/?index=x", "must hold"), ("u@host/?password-file=/none", "password-file"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_intended_is_refused(tail: str, problem: str) -> None:
+def test_what_makes_no_sense_is_refused(tail: str, problem: str) -> None:
     with pytest.raises(SinkError, match=problem):
         open_sink(f"opensearch://{tail}", log_id="log")
 

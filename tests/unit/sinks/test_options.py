@@ -108,7 +108,7 @@ def test_a_default_is_shown_as_a_uri_has_it(kind: ValueKind[Any], value: object,
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "default", "reported"),
+    ("given", "kind", "default", "text"),
     [
         ("hour", DAYS, "day", "name='hour' is none of none, day|name=none"),
         ("DAY", DAYS, "day", "none of none, day"),
@@ -131,10 +131,8 @@ def test_a_default_is_shown_as_a_uri_has_it(kind: ValueKind[Any], value: object,
         ("A", matching(re.compile("[a-z]"), "letter", values="a letter", hint="b"), "a", "name='A' is no letter|b"),
     ],
 )
-def test_an_error_names_the_parameter_what_it_may_be_and_an_example(
-    given: str, kind: ValueKind[Any], default: object, reported: str
-) -> None:
-    message, _, example = reported.partition("|")
+def test_an_error_names_the_parameter_what_it_may_be_and_an_example(given: str, kind: ValueKind[Any], default: object, text: str) -> None:
+    message, _, example = text.partition("|")
     with pytest.raises(SinkError) as refused:
         Option("name", kind, default, "").read(given)
     assert message in refused.value.message

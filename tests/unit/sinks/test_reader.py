@@ -42,7 +42,7 @@ def test_rows_come_by_seq_table_and_output_order(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_segments_notify_their_files(tmp_path: Path) -> None:
+def test_segments_name_their_files(tmp_path: Path) -> None:
     segments = read_segments(delivered(tmp_path))
     assert [(segment.seq, segment.upto_ts, [file.table for file in segment.files]) for segment in segments] == [
         (1, 100, [ORDERS]),

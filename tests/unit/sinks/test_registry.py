@@ -109,7 +109,7 @@ def test_a_folder_with_files_of_somebody_else_holds_rows_and_one_that_is_new_or_
     assert not holds_rows(ours, log_id="log-1")
 
 
-def test_a_sink_that_cannot_notify_holds_nothing_and_a_wrong_uri_is_refused() -> None:
+def test_a_sink_that_cannot_report_holds_nothing_and_a_wrong_uri_is_refused() -> None:
     assert not holds_rows("console:", log_id="log-1")
     with pytest.raises(SinkError, match="no sink is known"):
         holds_rows("ftp://x/y", log_id="log-1")

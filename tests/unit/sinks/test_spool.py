@@ -115,7 +115,7 @@ def test_a_segment_ends_with_its_ddls_and_its_mark(spool: Spooled) -> None:
     assert (reported.commit_tso, reported.schema, reported.table, reported.query) == (200, "shop", "orders", ddl.query)
 
 
-def test_a_segment_s_mark_reports_how_the_dump_stuck(spool: Spooled) -> None:
+def test_a_segment_s_mark_reports_the_state_of_the_dump(spool: Spooled) -> None:
     sink, orders = spool.sink(), TableName("shop", "orders")
     dumps = {2: SegmentDump("d1", DumpState.RUNNING), 3: SegmentDump("d1", DumpState.FINISHED, (orders,))}
     deliver(sink, Segments([1, 2, 3], dumps=dumps), log=spool.log)
@@ -445,10 +445,10 @@ def test_a_segment_or_a_file_that_is_gone_is_a_fault_and_not_the_end(spool: Spoo
         ("grpc:///x?port=1", "has no parameter port"),
     ],
 )
-def test_a_uri_that_cannot_be_intended_is_refused(uri: str, wrong: str) -> None:
-    with pytest.raises(SinkError, match=wrong) as reported:
+def test_a_uri_that_makes_no_sense_is_refused(uri: str, wrong: str) -> None:
+    with pytest.raises(SinkError, match=wrong) as error:
         open_sink(uri, log_id=LOG_ID)
-    assert "u:secret" not in str(reported.value)
+    assert "u:secret" not in str(error.value)
 
 
 def test_bounds_and_places_of_a_uri(tmp_path: Path) -> None:

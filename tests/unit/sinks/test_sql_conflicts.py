@@ -89,7 +89,7 @@ def test_texts_meet_as_the_target_compares_them() -> None:
     assert not set(first) & set(other)
 
 
-def test_a_table_whose_keys_cannot_be_reported_is_one_group() -> None:
+def test_a_table_whose_keys_cannot_be_distinguished_is_one_group() -> None:
     assert keys_of(target(reported=False), (), [("1",), ("2",)], upper) == [[(TABLE,)], [(TABLE,)]]
 
 

@@ -61,9 +61,9 @@ def test_a_password_does_not_travel_with_a_task_and_a_process_without_it_says_so
     arrived: SqlWriter = pickle.loads(sent)
     assert arrived.settings.server.password() == "hunter2", "a process that this one starts has it"
     monkeypatch.delenv(variable("mysql", "u@far:3306"))
-    with pytest.raises(SinkError, match="u@far:3306: its password is not known to this process") as reported:
+    with pytest.raises(SinkError, match="u@far:3306: its password is not known to this process") as error:
         arrived.settings.server.password()
-    assert "password-file" in reported.value.hint
+    assert "password-file" in error.value.hint
     monkeypatch.setenv(SqlServer.PASSWORD, "hunter3")
     assert arrived.settings.server.password() == "hunter3"
 
@@ -93,7 +93,7 @@ def test_tls() -> None:
         ("mysql://u@db/?ddl-done=x", "ddl-done"),
     ],
 )
-def test_what_cannot_be_intended_is_refused_by_name(uri: str, problem: str) -> None:
+def test_what_makes_no_sense_is_refused_by_name(uri: str, problem: str) -> None:
     with pytest.raises(SinkError, match=problem):
         read(uri)
 

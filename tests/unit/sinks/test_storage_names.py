@@ -34,10 +34,10 @@ BEGIN = 100
 
 
 def table(name: TableName, *columns: str, table_id: int = 1, physical_ids: tuple[int, ...] = ()) -> TableSchema:
-    reported = tuple(ColumnDefinition(column, "int(11)", nullable=False) for column in columns)
+    definitions = tuple(ColumnDefinition(column, "int(11)", nullable=False) for column in columns)
     index = IndexDefinition("PRIMARY", (IndexPart(columns[0]),), unique=True, primary=True)
     results = tuple(Column(column, "int", nullable=False) for column in columns)
-    return TableSchema(name, results, columns[:1], table_id, physical_ids, definition=TableDefinition(reported, (index,)))
+    return TableSchema(name, results, columns[:1], table_id, physical_ids, definition=TableDefinition(definitions, (index,)))
 
 
 def head(
@@ -63,7 +63,7 @@ def finals(value: Named) -> list[str]:
     return [path for _, path in value.files]
 
 
-def reported(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
+def schema_files(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
     assert isinstance(texts, dict)
     result = map(json.loads, texts.values())
     return [(one["Table"], one["TableVersion"], one["Query"], one["Type"]) for one in result]
@@ -78,7 +78,7 @@ def test_numbers_go_on_in_a_folder_and_begin_again_with_a_date() -> None:
         StorageNames(), [head([table(A, "id")])], files(StoragePlace(A), StoragePlace(A, 7), StoragePlace(A)), OPTIONS, date="2026-01-01"
     )
     assert finals(first) == ["s/a/100/2026-01-01/CDC000001.csv", "s/a/100/7/2026-01-01/CDC000001.csv", "s/a/100/2026-01-01/CDC000002.csv"]
-    assert reported(first.before) == [("a", 100, "", 0)]
+    assert schema_files(first.before) == [("a", 100, "", 0)]
     names = StorageNames().after(first.change)
     again = named(names, [head([table(A, "id")], ts=300)], files(StoragePlace(A)), OPTIONS, date="2025-12-31")
     assert (finals(again), again.before) == (["s/a/100/2026-01-01/CDC000003.csv"], {})
@@ -87,8 +87,8 @@ def test_numbers_go_on_in_a_folder_and_begin_again_with_a_date() -> None:
 
 
 def test_the_same_is_named_the_same_whoever_asks_again() -> None:
-    requested = ([head([table(A, "id"), table(B, "id")])], files(StoragePlace(B), StoragePlace(A)), OPTIONS)
-    assert named(StorageNames(), *requested, date="") == named(StorageNames(), *requested, date="")
+    given = ([head([table(A, "id"), table(B, "id")])], files(StoragePlace(B), StoragePlace(A)), OPTIONS)
+    assert named(StorageNames(), *given, date="") == named(StorageNames(), *given, date="")
 
 
 def test_a_ddl_makes_a_version_whose_file_reports_it() -> None:
@@ -96,7 +96,7 @@ def test_a_ddl_makes_a_version_whose_file_reports_it() -> None:
     query = "ALTER TABLE `a` ADD COLUMN `more` INT NOT NULL"
     result = named(names, [head([before], [after], ts=200, ddls=[(A, query)])], files(StoragePlace(A)), OPTIONS, date="")
     assert finals(result) == ["s/a/100/CDC000001.csv"]
-    assert (reported(result.before), reported(result.after)) == ([("a", 100, "", 0)], [("a", 210, query, 5)])
+    assert (schema_files(result.before), schema_files(result.after)) == ([("a", 100, "", 0)], [("a", 210, query, 5)])
     names = names.after(result.change)
     result = named(names, [head([after], ts=210)], files(StoragePlace(A)), OPTIONS, date="")
     assert (finals(result), result.before, result.after) == (["s/a/210/CDC000001.csv"], {}, {})
@@ -107,22 +107,22 @@ def test_an_index_makes_one_too_and_what_only_partitions_do_does_not() -> None:
     result = named(
         StorageNames(begin_ts=BEGIN), [head([before], ts=200, ddls=[(A, "ALTER TABLE a ADD INDEX k(id)")])], [], OPTIONS, date=""
     )
-    assert reported(result.after) == [("a", 210, "ALTER TABLE a ADD INDEX k(id)", 7)]
+    assert schema_files(result.after) == [("a", 210, "ALTER TABLE a ADD INDEX k(id)", 7)]
     result = named(StorageNames(begin_ts=BEGIN), [head([before], [replace(before, physical_ids=(5, 6, 7))], ts=200)], [], OPTIONS, date="")
     assert (result.after, result.change.versions) == ({}, {})
 
 
 def test_a_renamed_table_is_reported_under_its_new_name() -> None:
     names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
-    for requested in (A, B, TableName("S", "B")):
+    for name in (A, B, TableName("S", "B")):
         result = named(
             names,
-            [head([table(A, "id")], [table(B, "id")], ts=200, ddls=[(requested, "RENAME TABLE s.a TO s.b")])],
+            [head([table(A, "id")], [table(B, "id")], ts=200, ddls=[(name, "RENAME TABLE s.a TO s.b")])],
             [],
             OPTIONS,
             date="",
         )
-        assert reported(result.after) == [("b", 210, "RENAME TABLE s.a TO s.b", 14)]
+        assert schema_files(result.after) == [("b", 210, "RENAME TABLE s.a TO s.b", 14)]
         after = names.after(result.change)
         assert (versions(after), dict(after.lasts)) == ({B: 210}, {})
 
@@ -130,7 +130,7 @@ def test_a_renamed_table_is_reported_under_its_new_name() -> None:
 def test_a_dropped_table_is_reported_as_it_was_and_one_made_again_begins_again() -> None:
     names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     result = named(names, [head([table(A, "id")], [], ts=200, ddls=[(A, "DROP TABLE s.a")])], [], OPTIONS, date="")
-    assert reported(result.after) == [("a", 210, "DROP TABLE s.a", 4)]
+    assert schema_files(result.after) == [("a", 210, "DROP TABLE s.a", 4)]
     assert json.loads(next(iter(result.after.values())))["TableColumnsTotal"] == 1
     names = names.after(result.change)
     assert (dict(names.versions), dict(names.lasts)) == ({}, {})
@@ -146,7 +146,7 @@ def test_the_other_table_of_an_exchange_has_a_version_without_a_statement() -> N
     after = [table(A, "id", table_id=1, physical_ids=(7, 2)), table(B, "id", table_id=8)]
     query = "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b"
     result = named(StorageNames(begin_ts=BEGIN), [head(before, after, ts=200, ddls=[(A, query)])], [], OPTIONS, date="")
-    assert sorted(reported(result.after)) == [("a", 210, query, 42), ("b", 210, "", 0)]
+    assert sorted(schema_files(result.after)) == [("a", 210, query, 42), ("b", 210, "", 0)]
 
 
 def test_ddls_of_schemas_are_reported_beside_their_tables_and_the_marks_nowhere() -> None:
@@ -167,7 +167,7 @@ def test_ddls_of_schemas_are_reported_beside_their_tables_and_the_marks_nowhere(
 def test_columns_that_are_others_without_a_ddl_have_a_version_of_their_own() -> None:
     first = named(StorageNames(), [head([table(A, "id")])], files(StoragePlace(A)), OPTIONS, date="")
     result = named(StorageNames().after(first.change), [head([table(A, "id", "x")], ts=300)], files(StoragePlace(A)), OPTIONS, date="")
-    assert (finals(result), reported(result.before)) == (["s/a/300/CDC000001.csv"], [("a", 300, "", 0)])
+    assert (finals(result), schema_files(result.before)) == (["s/a/300/CDC000001.csv"], [("a", 300, "", 0)])
 
 
 @pytest.mark.parametrize("name", [TableName("s", "a/b"), TableName("..", "a"), TableName("_ticdc_dump", "a"), TableName("s", "x" * 256)])

@@ -7,7 +7,7 @@ import pytest
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.changefeed_file import rules_of
-from sidecar.shared.ticdc.dispatch import PartitionRule, Router
+from sidecar.shared.ticdc.dispatch import Router, TopicPartitionRule
 from tests.support.recordings import recorded_cluster
 
 TOML = """
@@ -38,16 +38,16 @@ def test_the_file_of_cdc_cli() -> None:
     file = rules_of(TOML)
     assert (file.case_sensitive, file.protocol) == (True, "canal-json")
     assert file.parameters == {"partition-num": "6", "sasl-password": "hunter2", "enable-tls": "true", "enable-tidb-extension": "true"}
-    assert "filter" in file.reported[0]
+    assert "filter" in file.warnings[0]
     assert "hunter2" not in repr(file)
     router = Router.of(file.dispatchers, default_topic="main", protocol=file.protocol, case_sensitive=file.case_sensitive)
-    assert router.partition_rule(TableName("shop", "item")) == PartitionRule("columns", columns=("a", "b"))
+    assert router.partition_rule(TableName("shop", "item")) == TopicPartitionRule("columns", columns=("a", "b"))
     assert router.topic(TableName("shop", "orders")) == "shop_orders"
 
 
 def test_an_empty_file_says_nothing() -> None:
     file = rules_of("")
-    assert (file.dispatchers, file.case_sensitive, file.protocol, dict(file.parameters), file.reported) == ((), False, "", {}, ())
+    assert (file.dispatchers, file.case_sensitive, file.protocol, dict(file.parameters), file.warnings) == ((), False, "", {}, ())
 
 
 @pytest.mark.parametrize("architecture", ["classic", "new"])
@@ -118,4 +118,4 @@ def test_what_shapes_a_message_is_handed_on() -> None:
 
 
 def test_what_says_nothing_of_a_topic_is_let_be() -> None:
-    assert rules_of('[sink]\nterminator = "x"\nfile-index-digit = 6\n[sink.csv]\nquote = "q"\n[mounter]\nworker-num = 3').reported == ()
+    assert rules_of('[sink]\nterminator = "x"\nfile-index-digit = 6\n[sink.csv]\nquote = "q"\n[mounter]\nworker-num = 3').warnings == ()

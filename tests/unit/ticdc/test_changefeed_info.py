@@ -122,7 +122,7 @@ def test_an_old_release_is_read() -> None:
 
 
 @pytest.mark.parametrize(("job", "state"), [(0, "normal"), (1, "stopped"), (2, "normal"), (3, "removed"), (4, "finished")])
-def test_the_oldest_releases_notify_the_state_by_the_admin_job(job: int, state: str) -> None:
+def test_the_oldest_releases_report_the_state_by_the_admin_job(job: int, state: str) -> None:
     assert made(**{"admin-job-type": job}).state == state
     assert made(**{"admin-job-type": job, "state": "failed"}).state == "failed"
 
@@ -192,7 +192,7 @@ def test_a_changefeed_that_is_made_again_is_another_incarnation() -> None:
         info("kafka://u:hunter2@h/t", id={"display": {"name": "another"}}),
     ],
 )
-def test_what_is_no_definition_is_refused_without_notifying_secrets(text: bytes | str) -> None:
+def test_what_is_no_definition_is_refused_without_revealing_secrets(text: bytes | str) -> None:
     with pytest.raises(ConfigError) as refused:
         changefeed(NAME, text)
     assert "hunter2" not in str(refused.value)

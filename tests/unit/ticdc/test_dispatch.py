@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import TableName
-from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule, Router
+from sidecar.shared.ticdc.dispatch import Hashing, Router, TopicPartitionRule
 
 ITEM, ORDERS, STAFF = TableName("shop", "item"), TableName("shop", "orders"), TableName("hr", "staff")
 
@@ -19,7 +19,7 @@ def router(*dispatchers: Mapping[str, Any], protocol: str = "open-protocol", cas
 
 def test_without_dispatchers_all_goes_to_one_topic_by_table() -> None:
     assert router().topic(ITEM) == "main"
-    assert router().partition_rule(ITEM) == PartitionRule("table")
+    assert router().partition_rule(ITEM) == TopicPartitionRule("table")
     assert router().topics([ITEM, STAFF]) == {"main"}
 
 
@@ -29,10 +29,10 @@ def test_the_first_rule_that_has_the_table_decides_topic_and_partition() -> None
         {"matcher": ["shop.*"], "topic": "{schema}_{table}", "partition": "ts"},
         {"matcher": ["*.*", "!hr.*"], "partition": "columns", "columns": ["a", "B"]},
     )
-    assert (result.topic(ITEM), result.partition_rule(ITEM)) == ("main", PartitionRule("index-value", "uk"))
-    assert (result.topic(ORDERS), result.partition_rule(ORDERS)) == ("shop_orders", PartitionRule("ts"))
-    assert result.partition_rule(TableName("a", "b")) == PartitionRule("columns", columns=("a", "B"))
-    assert (result.topic(STAFF), result.partition_rule(STAFF)) == ("main", PartitionRule("table"))
+    assert (result.topic(ITEM), result.partition_rule(ITEM)) == ("main", TopicPartitionRule("index-value", "uk"))
+    assert (result.topic(ORDERS), result.partition_rule(ORDERS)) == ("shop_orders", TopicPartitionRule("ts"))
+    assert result.partition_rule(TableName("a", "b")) == TopicPartitionRule("columns", columns=("a", "B"))
+    assert (result.topic(STAFF), result.partition_rule(STAFF)) == ("main", TopicPartitionRule("table"))
     assert result.topics([ITEM, ORDERS]) == {"main", "shop_orders"}
 
 
@@ -59,9 +59,9 @@ def test_what_is_no_dispatcher_is_by_table_as_in_ticdc_and_reported() -> None:
     result = router(
         {"matcher": ["*.*"], "partition": "round-robin"}, {"matcher": ["*.*"], "partition": "ts", "index": "uk", "columns": ["a"]}
     )
-    assert result.partition_rule(ITEM) == PartitionRule("table")
-    assert ["round-robin" in result.reported[0], "index 'uk'" in result.reported[1], "columns" in result.reported[2]] == [True] * 3
-    assert router({"matcher": ["*.*"], "partition": "rowid"}).reported == ()
+    assert result.partition_rule(ITEM) == TopicPartitionRule("table")
+    assert ["round-robin" in result.warnings[0], "index 'uk'" in result.warnings[1], "columns" in result.warnings[2]] == [True] * 3
+    assert router({"matcher": ["*.*"], "partition": "rowid"}).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_ticdc_or_we_refuse_is_named(rule: Mapping[str, Any], message: str)
 
 def test_nulls_in_the_json_of_etcd_are_absent() -> None:
     rule = {"matcher": ["*.*"], "dispatcher": "", "partition": "ts", "index": "", "columns": None, "topic": "", "target-schema": ""}
-    assert router(rule).partition_rule(ITEM) == PartitionRule("ts")
+    assert router(rule).partition_rule(ITEM) == TopicPartitionRule("ts")
 
 
 def test_a_schemas_ddl_goes_to_the_default_topic_and_a_tables_to_its_own() -> None:
@@ -120,7 +120,7 @@ def test_a_release_that_misreads_named_columns_is_not_followed_there() -> None:
         with pytest.raises(ConfigError, match=r"number 1 names .* the new architecture of v9.0.0-beta.2"):
             Router.of([{"matcher": ["*.*"], **rule}], default_topic="main", protocol="open-protocol", hashing=hashing)
     plain = Router.of([{"matcher": ["*.*"], "partition": "index-value"}], default_topic="main", protocol="open-protocol", hashing=hashing)
-    assert plain.partition_rule(ITEM) == PartitionRule("index-value", hashing=hashing)
+    assert plain.partition_rule(ITEM) == TopicPartitionRule("index-value", hashing=hashing)
 
 
 def test_what_is_no_release_is_refused() -> None:

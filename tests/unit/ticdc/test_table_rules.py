@@ -188,7 +188,7 @@ def test_each_part_has_its_own_kind_of_pattern() -> None:
         ("i", ["i", "I", "İ"]),
     ],
 )
-def test_case_does_not_matter_unless_requested(pattern: str, inside: list[str]) -> None:
+def test_case_does_not_matter_unless_the_rules_are_case_sensitive(pattern: str, inside: list[str]) -> None:
     assert all(matches(pattern, name, case_sensitive=False) for name in inside)
     assert not all(matches(pattern, name, case_sensitive=True) for name in inside)
 
@@ -487,7 +487,7 @@ def test_refuses_files_of_rules() -> None:
     ),
     st.booleans(),
 )
-def test_what_is_requested_for_is_what_matches_and_what_is_idle_matches_nothing(
+def test_what_is_requested_is_what_matches_and_what_is_idle_matches_nothing(
     parts: list[tuple[bool, str, str]], tables: list[TableName], case_sensitive: bool
 ) -> None:
     rules = [f"{'' if positive else '!'}{schema}.{name}" for positive, schema, name in parts]
@@ -510,9 +510,9 @@ def test_what_is_requested_for_is_what_matches_and_what_is_idle_matches_nothing(
     ids=["long", "endless", "many", "many wildcards", "large program"],
 )
 def test_rules_that_cost_too_much_are_refused_before_they_do(rules: list[str], wrong: str) -> None:
-    with pytest.raises(RefusedRequest, match=wrong) as reported:
+    with pytest.raises(RefusedRequest, match=wrong) as error:
         asked(rules, [TableName("s", "t")], case_sensitive=False)
-    assert len(str(reported.value)) < 1000
+    assert len(str(error.value)) < 1000
 
 
 def test_the_names_that_tidb_takes_fit_into_a_rule_however_they_are_written() -> None:

@@ -7,7 +7,7 @@ import pytest
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.ticdc.event_filter import ValueExpr
-from sidecar.shared.ticdc.value_expr import Columns, check_form, compiled_test
+from sidecar.shared.ticdc.value_expr import ExprColumns, check_form, compiled_test
 
 SCHEMA = TableSchema(
     TableName("shop", "orders"),
@@ -20,7 +20,7 @@ SCHEMA = TableSchema(
     ),
     ("id",),
 )  # fmt: skip
-COLUMNS = Columns(SCHEMA, {one.name for one in SCHEMA.columns} - {"late"}, {"name": "utf8mb4_general_ci", "g": "gbk_chinese_ci"})
+COLUMNS = ExprColumns(SCHEMA, {one.name for one in SCHEMA.columns} - {"late"}, {"name": "utf8mb4_general_ci", "g": "gbk_chinese_ci"})
 
 
 def expr(text: str) -> ValueExpr:

@@ -125,7 +125,7 @@ def test_it_knows_whether_deliveries_are_late() -> None:
     eventually(lambda: not worker.child.late)
 
 
-def test_the_end_of_the_worker_is_received() -> None:
+def test_the_end_of_the_worker_is_noticed() -> None:
     ours, theirs = Pipe()
     is_gone = Event()
     WorkerLink(Link(theirs), is_gone.set)

@@ -31,7 +31,7 @@ from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE, CountedVerifications, WorkerLink
 from spark_merge.verify.lateness import Lateness
-from spark_merge.verify.link import BeginVerifying, UnderWay
+from spark_merge.verify.link import BeginVerifying, RunState
 from spark_merge.verify.process import END_S, IDLE_S, VerifyProcess, WorkCluster, _Child
 from spark_merge.verify.starvation import WINDOW_S, Scheduled, Starvation
 from tests.support.eventually import PATIENCE_S, eventually
@@ -259,7 +259,7 @@ def test_one_that_is_to_end_has_the_usual_priority() -> None:
 
 
 def test_one_that_dies_is_noticed_and_another_one_continues(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_module, "RETRY_FIRST_S", 0.0)
+    monkeypatch.setattr(process_module, "CHILD_RETRY_FIRST_S", 0.0)
     with waiting(worker) as first:
         os.kill(first._process.pid, signal.SIGKILL)
         eventually(lambda: worker.begun() is not first)
@@ -305,7 +305,7 @@ def test_nothing_that_happens_to_it_ends_the_worker(worker: Worker, monkeypatch:
     assert len(worker.notices) == 2, "each once"
 
 
-def test_one_that_stuck_still_is_ended_whatever_it_has_not_received(worker: Worker) -> None:
+def test_one_that_is_stuck_is_ended_whatever_it_has_not_read(worker: Worker) -> None:
     """It takes no more messages after some hundreds, and nobody may wait for it then."""
     with waiting(worker) as child:
         os.kill(child._process.pid, signal.SIGSTOP)
@@ -329,7 +329,7 @@ def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up_tho
         def __init__(self) -> None: ...
 
         def send(self, message: object) -> None:
-            if message == UnderWay(V1):
+            if message == RunState(V1):
                 raise Death
 
     def life() -> VerifyReport:

@@ -282,13 +282,13 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
     settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine")
     pauses: list[float] = []
     waits_s: list[float] = []
-    reported: list[str] = []
+    reports: list[str] = []
 
     def slept(seconds: float) -> None:
         at_s = monotonic()
         pauses.append(seconds)
         report = read_report(world.job.log, V1)
-        reported.append(report.waiting_for if report is not None else "")
+        reports.append(report.waiting_for if report is not None else "")
         world.wait(seconds)
         waits_s.append(monotonic() - at_s)
 
@@ -300,7 +300,7 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
     late = replace(settings, late=lambda: True, runner=Slow(), wait=slept, write_every_s=0.0)
     began_s = monotonic()
     assert Verifications(late).carry_out(request, Event()).state is CheckState.EQUAL, "a sink that is always late does not stop it"
-    assert LATE in reported
+    assert LATE in reports
     paused_s = sum(one for one in pauses if one == WAIT_S)
     assert paused_s >= 3 * PAUSE_MAX * 0.05 - WAIT_S, "the sink, the source, the buckets"
     worked_s = monotonic() - began_s - sum(waits_s)
@@ -311,7 +311,7 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
     assert WAIT_S not in pauses
 
 
-def test_verifications_are_carried_out_in_the_order_in_which_they_were_requested_for(world: World) -> None:
+def test_verifications_are_carried_out_in_the_order_in_which_they_were_requested(world: World) -> None:
     for operation_id, asked_ms in (("b", 2), ("a", 3), ("c", 1)):
         asked(world, "mine", operation_id=operation_id, asked_ms=asked_ms)
     assert [one.id for one in Verifications(settings_of(world)).due()] == ["c", "b", "a"]
@@ -358,20 +358,20 @@ def test_what_another_worker_had_to_read_is_kept_until_each_table_has_begun(worl
 
 def test_what_is_to_be_read_is_reported_before_the_first_piece_of_work(world: World) -> None:
     """Which may take hours: until then nothing else is told."""
-    reported: list[int | None] = []
+    reports: list[int | None] = []
 
     class Looking(InOrder):
         def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
             report = verifications.report(V1)
             assert report is not None
-            reported.append(report.needs_from)
+            reports.append(report.needs_from)
             return super().run(work, rows=rows)
 
     settings = settings_of(world, mine=f"sqlite:///{world.folder}/out.db")
     verifications = Verifications(replace(settings, runner=Looking(), write_every_s=600))
     first = world.seq
     assert verifications.carry_out(asked(world, "mine"), Event()).state is CheckState.EQUAL
-    assert reported[0] == first
+    assert reports[0] == first
 
 
 @given(st.lists(st.tuples(st.floats(0, 3 * WAIT_USUAL_S), st.booleans()), max_size=30), st.floats(0, 1e5))

@@ -639,24 +639,24 @@ def test_what_was_passed_while_the_sink_is_read_is_not_kept_for_it(still: Still)
 
     check = check_of(still.world, still.uri, runner=OneAtATime(), needs=needed.append, gate=gate, wait=still.world.wait)
     reading = check.sink.reading
-    check.sink.reading = lambda *args, **requested: two_parts(reading(*args, **requested))  # type: ignore[method-assign]
+    check.sink.reading = lambda *args, **options: two_parts(reading(*args, **options))  # type: ignore[method-assign]
     assert check.run().state is CheckState.EQUAL
     assert read[:2] == [1, 2], "after the first of the sink's two parts"
     assert needed[1] > needed[0]
 
 
 def test_what_a_table_waits_for_is_reported_while_it_does(still: Still) -> None:
-    reported: list[str] = []
+    reports: list[str] = []
     wait = Steps(*[lambda: None] * 3, still.world.deliver)
     check = check_of(
         still.world,
         still.uri,
         gate=Steps(lambda: still.change("y")),
         wait=wait,
-        progress=lambda report: reported.append(report.waiting_for),
+        progress=lambda report: reports.append(report.waiting_for),
     )
     assert check.run().waiting_for == ""
-    assert any(text.startswith("sink mine to accept the changes up to ") for text in reported)
+    assert any(text.startswith("sink mine to accept the changes up to ") for text in reports)
 
 
 def test_a_table_that_ddls_change_again_and_again_is_not_compared(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:

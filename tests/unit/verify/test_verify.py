@@ -67,8 +67,8 @@ GOOD = [
 
 
 def judged(rows: list[dict[str, Any]], *, complete_at: int | None = 120, truth: FakeTruth = TRUTH, upto_ts: int = 310) -> TableVerdict:
-    reported = {} if complete_at is None else {T: CommitTs(complete_at)}
-    verdict = replay(rows, truth, upto_ts=CommitTs(upto_ts), complete_at=reported, tables=[T])
+    complete = {} if complete_at is None else {T: CommitTs(complete_at)}
+    verdict = replay(rows, truth, upto_ts=CommitTs(upto_ts), complete_at=complete, tables=[T])
     assert verdict.ok == verdict.tables[0].equal
     return verdict.tables[0]
 
@@ -214,18 +214,18 @@ def test_live_changes_after_the_last_snapshot_leave_nothing_to_compare_a_later_c
 
 
 def test_tables_without_a_key_are_listed_and_must_not_appear() -> None:
-    reported = {T: CommitTs(120)}
-    verdict = replay(GOOD, TRUTH, upto_ts=CommitTs(310), complete_at=reported, tables=[T, KEYLESS])
+    complete = {T: CommitTs(120)}
+    verdict = replay(GOOD, TRUTH, upto_ts=CommitTs(310), complete_at=complete, tables=[T, KEYLESS])
     assert (verdict.ok, verdict.not_replicated) == (True, (KEYLESS,))
-    verdict = replay([*GOOD, row(250, "1", "x", table=KEYLESS)], TRUTH, upto_ts=CommitTs(310), complete_at=reported, tables=[T])
-    assert (verdict.ok, list(verdict.unexpected)) == (False, ["s.keyless"])
+    verdict = replay([*GOOD, row(250, "1", "x", table=KEYLESS)], TRUTH, upto_ts=CommitTs(310), complete_at=complete, tables=[T])
+    assert (verdict.ok, list(verdict.unexpected_rows)) == (False, ["s.keyless"])
 
 
 @pytest.mark.parametrize("table", [TableName("s", "ghost"), MARK_TABLE])
 def test_tables_that_no_sink_may_see_are_found(table: TableName) -> None:
     rows = [*GOOD, row(250, "1", "x", table=table, seq=4), row(251, "1", "x", table=table, seq=5)]
     verdict = replay(rows, TRUTH, upto_ts=CommitTs(310), complete_at={T: CommitTs(120)}, tables=[T])
-    assert (verdict.ok, verdict.unexpected) == (False, {str(table): "seq 4, commit_ts 250, log"})
+    assert (verdict.ok, verdict.unexpected_rows) == (False, {str(table): "seq 4, commit_ts 250, log"})
 
 
 def test_a_table_that_the_truth_does_not_have_is_not_equal() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
-from sidecar.shared.ticdc.dispatch import Hashing, PartitionRule
+from sidecar.shared.ticdc.dispatch import Hashing, TopicPartitionRule
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import by_handle_key, partitions, verify
 
@@ -38,7 +38,7 @@ def changes(*images: Images, commit_ts: int = 100) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)], schema=CHANGES)
 
 
-def hashes(rule: PartitionRule, *images: Images) -> list[int]:
+def hashes(rule: TopicPartitionRule, *images: Images) -> list[int]:
     """Modulo the greatest count that TiCDC knows."""
     return [int(one) for one in partitions(rule, ITEM, changes(*images), 2**31 - 1)]
 
@@ -48,11 +48,11 @@ def modulo(hashed: int) -> int:
 
 
 def test_by_table_all_rows_go_together() -> None:
-    assert list(partitions(PartitionRule(), ITEM, changes((None, ["1", "a", "new"]), (["1", "a", "new"], None)), 7)) == [BASE % 7] * 2
+    assert list(partitions(TopicPartitionRule(), ITEM, changes((None, ["1", "a", "new"]), (["1", "a", "new"], None)), 7)) == [BASE % 7] * 2
 
 
 def test_by_ts_rows_go_with_their_commit() -> None:
-    assert list(partitions(PartitionRule("ts"), ITEM, changes((None, ["1", "a", "new"]), commit_ts=470609308971696136), 5)) == [
+    assert list(partitions(TopicPartitionRule("ts"), ITEM, changes((None, ["1", "a", "new"]), commit_ts=470609308971696136), 5)) == [
         470609308971696136 % 5
     ]
 
@@ -61,22 +61,26 @@ def test_an_update_goes_by_its_new_value_and_a_delete_by_its_old_one() -> None:
     old: list[str | None] = ["1", "a", "new"]
     new: list[str | None] = ["2", "b", "old"]
     by_id = [modulo(BASE ^ crc32(b"Id1")), modulo(BASE ^ crc32(b"Id2"))]
-    assert hashes(PartitionRule("index-value"), (None, old), (old, new), (old, None)) == [by_id[0], by_id[1], by_id[0]]
+    assert hashes(TopicPartitionRule("index-value"), (None, old), (old, new), (old, None)) == [by_id[0], by_id[1], by_id[0]]
     by_name = [modulo(BASE ^ crc32(b"namea")), modulo(BASE ^ crc32(b"nameb"))]
-    assert hashes(PartitionRule("index-value", "UK_Name"), (None, old), (old, new), (old, None)) == [by_name[0], by_name[1], by_name[0]]
+    assert hashes(TopicPartitionRule("index-value", "UK_Name"), (None, old), (old, new), (old, None)) == [
+        by_name[0],
+        by_name[1],
+        by_name[0],
+    ]
 
 
 def test_nulls_have_a_text_in_one_architecture_and_none_in_the_other() -> None:
     row: list[str | None] = ["1", None, None]
-    rule = PartitionRule("columns", columns=("NAME", "state"), hashing=Hashing.of("classic"))
+    rule = TopicPartitionRule("columns", columns=("NAME", "state"), hashing=Hashing.of("classic"))
     assert hashes(rule, (None, row)) == [modulo(BASE ^ crc32(b"namenull") ^ crc32(b"statenull"))]
-    rule = PartitionRule("columns", columns=("NAME", "state"), hashing=Hashing.of("new"))
+    rule = TopicPartitionRule("columns", columns=("NAME", "state"), hashing=Hashing.of("new"))
     assert hashes(rule, (None, row)) == [modulo(BASE)]
 
 
 def test_rows_of_a_slice_are_their_own() -> None:
     rows: list[Images] = [(None, [str(number), f"name {number}", "new" if number % 3 else None]) for number in range(50)]
-    rule = PartitionRule("columns", columns=("Id", "name", "state"))
+    rule = TopicPartitionRule("columns", columns=("Id", "name", "state"))
     whole = partitions(rule, ITEM, changes(*rows), 1009)
     parts = [partitions(rule, ITEM, changes(*rows).slice(at, 7), 1009) for at in range(0, 50, 7)]
     assert np.array_equal(whole, np.concatenate(parts))
@@ -87,12 +91,12 @@ def test_rows_of_a_slice_are_their_own() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        (PartitionRule("index-value", "none"), "index not found when dispatch event, table: shop.item, index: none"),
-        (PartitionRule("index-value", "primary"), "index not found .* the row's handle"),
-        (PartitionRule("columns", columns=("Id", "gone")), "columns not found when dispatch event, table: shop.item, .* column: gone"),
+        (TopicPartitionRule("index-value", "none"), "index not found when dispatch event, table: shop.item, index: none"),
+        (TopicPartitionRule("index-value", "primary"), "index not found .* the row's handle"),
+        (TopicPartitionRule("columns", columns=("Id", "gone")), "columns not found when dispatch event, table: shop.item, .* column: gone"),
     ],
 )
-def test_what_the_table_lacks_is_named(rule: PartitionRule, message: str) -> None:
+def test_what_the_table_lacks_is_named(rule: TopicPartitionRule, message: str) -> None:
     with pytest.raises(SinkError, match=message):
         partitions(rule, ITEM, changes((None, ["1", "a", "new"])), 3)
     with pytest.raises(SinkError, match=message):
@@ -101,24 +105,24 @@ def test_what_the_table_lacks_is_named(rule: PartitionRule, message: str) -> Non
 
 def test_an_index_that_is_not_unique_is_refused_beforehand_as_ticdc_does() -> None:
     with pytest.raises(SinkError, match=r"by_state of shop.item, .* is not unique"):
-        verify(PartitionRule("index-value", "by_state"), ITEM)
-    verify(PartitionRule("index-value", "uk_name"), ITEM)
+        verify(TopicPartitionRule("index-value", "by_state"), ITEM)
+    verify(TopicPartitionRule("index-value", "uk_name"), ITEM)
 
 
 def test_a_value_that_the_schema_does_not_have_is_named() -> None:
     with pytest.raises(SinkError, match=r"'gone' in column state of shop.item is no enum"):
-        hashes(PartitionRule("columns", columns=("state",)), (None, ["1", "a", "gone"]))
+        hashes(TopicPartitionRule("columns", columns=("state",)), (None, ["1", "a", "gone"]))
 
 
 def test_rows_of_another_width_are_refused() -> None:
     with pytest.raises(SinkError, match="has not the 3 columns"):
-        hashes(PartitionRule("index-value"), (None, ["1", "a"]))
+        hashes(TopicPartitionRule("index-value"), (None, ["1", "a"]))
 
 
 def test_timestamps_are_hashed_in_the_servers_zone() -> None:
     schema = TableSchema(TableName("s", "t"), (Column("at", "timestamp", scale=2),), key=("at",))
     rows = changes((None, ["2024-02-29 23:59:59.12"]), (None, ["0000-00-00 00:00:00.00"]))
-    result = partitions(PartitionRule("index-value", hashing=Hashing(zone="Asia/Shanghai")), schema, rows, 2**31 - 1)
+    result = partitions(TopicPartitionRule("index-value", hashing=Hashing(zone="Asia/Shanghai")), schema, rows, 2**31 - 1)
     texts = (b"at2024-03-01 07:59:59.12", b"at0000-00-00 00:00:00.00")
     assert list(result) == [modulo(crc32(b"st") ^ crc32(text)) for text in texts]
 
@@ -126,13 +130,13 @@ def test_timestamps_are_hashed_in_the_servers_zone() -> None:
 @pytest.mark.parametrize(
     ("rule", "decides"),
     [
-        (PartitionRule("table"), True),
-        (PartitionRule("ts"), True),
-        (PartitionRule("index-value"), True),
-        (PartitionRule("index-value", index="uk_name"), False),
-        (PartitionRule("columns", columns=("id",)), True),
-        (PartitionRule("columns", columns=("id", "state")), False),
+        (TopicPartitionRule("table"), True),
+        (TopicPartitionRule("ts"), True),
+        (TopicPartitionRule("index-value"), True),
+        (TopicPartitionRule("index-value", index="uk_name"), False),
+        (TopicPartitionRule("columns", columns=("id",)), True),
+        (TopicPartitionRule("columns", columns=("id", "state")), False),
     ],
 )
-def test_whether_the_handle_key_alone_decides(rule: PartitionRule, decides: bool) -> None:
+def test_whether_the_handle_key_alone_decides(rule: TopicPartitionRule, decides: bool) -> None:
     assert by_handle_key(rule, ITEM) is decides

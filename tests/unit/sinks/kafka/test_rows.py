@@ -30,7 +30,7 @@ def changes(*rows: tuple[int, str, Sequence[str | None] | None, Sequence[str | N
     return pa.Table.from_pylist(results, CHANGES)
 
 
-def reported(rows: pa.Table) -> list[tuple[int, str, Any, Any]]:
+def facts(rows: pa.Table) -> list[tuple[int, str, Any, Any]]:
     return [(row["commit_ts"], row["op"], row["before"], row["after"]) for row in rows.to_pylist()]
 
 
@@ -43,7 +43,7 @@ def test_an_update_of_a_unique_value_is_a_delete_and_an_insert_and_sorts_its_tra
         (8, "insert", None, ["3", None, "x"]),
         (8, "update", ["4", None, "x"], ["4", None, "z"]),
     )
-    assert reported(split(rows, SCHEMA)) == [
+    assert facts(split(rows, SCHEMA)) == [
         (5, "update", ["1", "a", "x"], ["1", "a", "y"]),
         (7, "delete", ["1", "a", "y"], None),
         (7, "update", ["2", "c", "x"], ["2", "c", "z"]),

@@ -44,7 +44,7 @@ def test_its_scheme_means_tls(parameters: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["kafka://b:9092", "kafka://b:9092/", "kafka:///orders", "kafka://u:p@/orders"])
-def test_brokers_and_topic_are_requested_for_in_words_of_a_sink(uri: str) -> None:
+def test_brokers_and_topic_are_required_in_words_of_a_sink(uri: str) -> None:
     with pytest.raises(SinkError, match="a kafka: sink's URI names brokers and a topic"):
         output(uri)
 
@@ -86,7 +86,7 @@ def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "reported"),
+    ("query", "message"),
     [
         ("protocol=avro", "protocol='avro'"),
         ("protocol=canal-json&enable-tidb-extension=false", "TiDB extension"),
@@ -97,8 +97,8 @@ def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
         ("transactions=perhaps", "transactions='perhaps'"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(query: str, reported: str) -> None:
-    with pytest.raises(SinkError, match=reported):
+def test_what_cannot_be_is_refused_by_name(query: str, message: str) -> None:
+    with pytest.raises(SinkError, match=message):
         output(f"kafka://b:9092/orders?{query}")
 
 

@@ -12,7 +12,7 @@ import pytest
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import CommitTs, Seq
-from sidecar.shared.ticdc.dispatch import PartitionRule
+from sidecar.shared.ticdc.dispatch import TopicPartitionRule
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.port.contract import ChunkPiece, Survivors
 from spark_merge.port.kinds import SinkUri
@@ -22,7 +22,7 @@ from spark_merge.sinks.kafka.writer import KafkaWriter
 from tests.support.deliveries import DUE, SCHEMA
 
 
-def partitions_of(rule: PartitionRule, *, deletes: bool) -> list[list[int]]:
+def partitions_of(rule: TopicPartitionRule, *, deletes: bool) -> list[list[int]]:
     """Of two rows, in a topic of three partitions."""
     output: Any = SimpleNamespace(router=SimpleNamespace(partition_rule=lambda _: rule))
     writer = KafkaWriter(output, None, Seq(1), (), {}, {}, {"t": 3})  # type: ignore[arg-type]  # nothing is written
@@ -32,8 +32,8 @@ def partitions_of(rule: PartitionRule, *, deletes: bool) -> list[list[int]]:
     return [list(partition) for partition in writer._partitions("t", SCHEMA, piece, changes_of(piece, SCHEMA))]
 
 
-@pytest.mark.parametrize("rule", [PartitionRule("table"), PartitionRule("index-value")])
-def test_a_delete_of_a_key_goes_where_the_keys_row_goes(rule: PartitionRule) -> None:
+@pytest.mark.parametrize("rule", [TopicPartitionRule("table"), TopicPartitionRule("index-value")])
+def test_a_delete_of_a_key_goes_where_the_keys_row_goes(rule: TopicPartitionRule) -> None:
     rows = partitions_of(rule, deletes=False)
     assert partitions_of(rule, deletes=True) == rows
     assert [len(row) for row in rows] == [1, 1]
@@ -41,7 +41,7 @@ def test_a_delete_of_a_key_goes_where_the_keys_row_goes(rule: PartitionRule) -> 
 
 def test_where_another_column_decides_a_delete_of_a_key_goes_to_every_partition() -> None:
     """The row that it deletes may be in any of them."""
-    rule = PartitionRule("columns", columns=("name",))
+    rule = TopicPartitionRule("columns", columns=("name",))
     assert partitions_of(rule, deletes=True) == [[0, 1, 2], [0, 1, 2]]
     assert [len(partition) for partition in partitions_of(rule, deletes=False)] == [1, 1]
 
