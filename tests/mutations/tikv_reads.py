@@ -226,9 +226,9 @@ TIKV_READS = [
     ),
     Mutation(
         "a dump from TiKV sends marks unasked",
-        "sidecar/control/dump_scope.py::start_dump",
-        "(Brackets.SNAPSHOT if read_with is ReadWith.TIKV else Brackets.WATERMARK)",
-        "Brackets.WATERMARK",
+        "sidecar/control/dump_scope.py::chosen_brackets",
+        "wanted is None and read_with is not ReadWith.TIKV and not bracketing.marks",
+        "wanted is None and not bracketing.marks",
         "tests/unit/control/test_dump_scope.py::test_without_brackets_they_are_those_of_what_is_read_with",
     ),
 ]

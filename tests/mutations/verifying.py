@@ -753,7 +753,7 @@ VERIFYING = [
         "sidecar/core/dump_start.py::once_more",
         "(None, request.exact)",
         "(None, request.exact, True)",
-        "tests/unit/core/test_dump.py::test_a_restart_is_of_the_dump_that_it_was_requested_for[True-False]",
+        "tests/unit/core/test_dump.py::test_a_restart_is_of_the_dump_that_its_request_was_about[True-False]",
     ),
     Mutation(
         "a verification that starves says nothing of it",

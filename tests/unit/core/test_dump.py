@@ -257,7 +257,7 @@ def test_the_stop_of_a_dump_for_a_ddl_says_what_its_sinks_lack_then(state: DumpS
 
 
 @pytest.mark.parametrize(("recorded", "requested"), [(True, False), (False, True), (None, True), (None, False)])
-def test_a_restart_is_of_the_dump_that_it_was_requested_for(recorded: bool | None, requested: bool) -> None:
+def test_a_restart_is_of_the_dump_that_its_request_was_about(recorded: bool | None, requested: bool) -> None:
     """The service looks whether that one is exact before the restart, which may name no dump."""
     d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), (TableProgress(A),), exact=recorded))
     if recorded is None:
