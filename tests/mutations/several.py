@@ -104,7 +104,7 @@ SEVERAL = [
     Mutation(
         "a dump that no sink receives is read to its end",
         f"{DUMPS_PY}::Dumps.__init__",
-        "[with_receivers(one, limits.sinks) for one in ordered]",
+        "[possible(one, limits) for one in ordered]",
         "ordered",
         "tests/unit/core/test_dump.py"
         "::test_a_dump_that_no_sink_would_receive_fails_and_can_be_resumed_when_one_has_its_name_back[dumped_for1-sinks2-running]",
