@@ -323,7 +323,7 @@ class Pipeline:
         self.dump.changed([step for one in results if (step := self._offered(one)) is not None])
         if once_more is not None:
             self.recorder.requested(once_more, last=self.dump.records)
-            self.dump.request(once_more)
+            self.dump.request(self.dump.bracketed(once_more))
         self.tables = after
         self.outside.source.follow(after)
         return self.outside.log.write_schemas(after) if after != before else None

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from sidecar.history.entry import HistoryEntry
-from sidecar.shared.errors import RefusedRequest
+from sidecar.shared.errors import RefusedRequest, parted, with_hint
 from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.shared.model.messages import Command, Request, SourceEvent
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, OperationId, ReadEnd, Seq, TableName, TableSchema
@@ -231,6 +231,12 @@ class Bracketing:
 
     marks: str = ""
     snapshots: str = ""
+
+    def neither(self) -> str:
+        """Where it can have none of them. One reason can be against both."""
+        (marks, mend_marks), (snapshots, mend_snapshots) = parted(self.marks), parted(self.snapshots)
+        what, hints = dict.fromkeys((marks, snapshots)), dict.fromkeys((mend_marks, mend_snapshots))
+        return with_hint(f"a dump can have neither marks nor snapshots: {'; '.join(what)}", "; or ".join(hints))
 
 
 class SchemaSource(Protocol):

@@ -21,10 +21,11 @@ from sidecar.control.wire import BRACKETS_REQUESTED
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.ports import Bracketing, SchemaSource, TableEstimate
 from sidecar.shared.config import DumpSection
-from sidecar.shared.errors import RefusedRequest, nearest, parted, with_hint
+from sidecar.shared.errors import RefusedRequest, SourceLost, nearest, parted
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.messages import READERS_MAX, Brackets, Pace, ReadWith, Settings, StartDump
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
+from sidecar.shared.model.progress import Progress
 from sidecar.shared.ticdc.hidden_changes import Explanation
 from sidecar.shared.ticdc.table_rules import asked, check_bounds
 from ticdc_dump.v1 import control_pb2 as pb
@@ -146,9 +147,20 @@ def chosen_brackets(request: pb.StartRequest, bracketing: Bracketing, read_with:
     if wanted is None and read_with is not ReadWith.TIKV and not bracketing.marks:
         return Brackets.WATERMARK, ""
     if wanted is None and bracketing.marks and bracketing.snapshots:
-        (marks, hint), (snapshots, _) = parted(bracketing.marks), parted(bracketing.snapshots)
-        return Brackets.SNAPSHOT, with_hint(f"a dump can have neither marks nor snapshots: {marks}; {snapshots}", hint)
+        return Brackets.SNAPSHOT, bracketing.neither()
     return Brackets.SNAPSHOT, bracketing.snapshots
+
+
+def restarted_brackets(dump: Progress, bracketing: Callable[[], Bracketing]) -> Brackets | None:
+    """Of the restart of `dump`: snapshots in the place of marks that it cannot have any more. None: those that it had. A source that does
+    not answer is not waited for: the dump does."""
+    if dump.brackets is not Brackets.WATERMARK:
+        return None
+    try:
+        there = bracketing()
+    except SourceLost:
+        return None
+    return Brackets.SNAPSHOT if there.marks and not there.snapshots else None
 
 
 def refused(refusals: Sequence[str], *, hint: str) -> RefusedRequest:

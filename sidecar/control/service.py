@@ -9,8 +9,8 @@
   trailing metadata `ticdc-dump-owner`: empty while the owner is not known. One that could own it, and whose terms fail or have not
   begun, answers UNAVAILABLE and says why.
 - Nothing here runs in the pipeline's thread, and it never waits for the database on behalf of these calls (P3).
-- Few calls at once may wait for the database (Start, Preview), each for no longer than its caller waits. So Query, Stop and health have
-  threads left while the database does not answer.
+- Few calls at once may wait for the database (Start, Restart, Preview), each for no longer than its caller waits. So Query, Stop and
+  health have threads left while the database does not answer.
 
     InvalidField: a text of the request (fields) INVALID_ARGUMENT
     RefusedRequest and other errors of ours  FAILED_PRECONDITION       another changefeed            NOT_FOUND
@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 import grpc
 
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
-from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
+from sidecar.control.dump_scope import Scope, is_dump_id, resolve, restarted_brackets, settings_of, start_dump, unknown_sinks
 from sidecar.control.exact import after_dump, after_restart, followed_by, verification_of
 from sidecar.control.fields import check_fields
 from sidecar.control.preview import preview
@@ -128,7 +128,10 @@ class ControlService(control_pb2_grpc.ControlServicer):
             last = status.dump(request.dump_id)
             for why in unknown_sinks(last.sinks if last is not None else (), self._served.sinks):
                 raise RefusedRequest(why, hint="use dumpstart, with --sink for one of them or without it for all")
-            restart, shows = RestartDump(request.new_dump_id, request.dump_id), partial(_is_dump, request.new_dump_id)
+            with self._one_of_few(context) as caller:
+                brackets = None if last is None else restarted_brackets(last, partial(self._served.bracketing, caller))
+            restart = RestartDump(request.new_dump_id, request.dump_id, brackets=brackets)
+            shows = partial(_is_dump, request.new_dump_id)
             is_there = status.dump(request.new_dump_id) is not None
             if last is None or is_there or (verification := verification_of(last, self._served.history())) is None:
                 return self._carried_out(restart, context, shows)
@@ -349,14 +352,10 @@ class ControlService(control_pb2_grpc.ControlServicer):
         status = self._status(context)
         served = status.changefeed
         if (changefeed.namespace or "default", changefeed.id) != (served.namespace, served.id):
-            _abort(
-                context,
-                grpc.StatusCode.NOT_FOUND,
-                with_hint(
-                    f"changefeed {changefeed.namespace or 'default'}/{changefeed.id} is not served here, {served.namespace}/{served.id} is",
-                    "see --changefeed-id and --namespace, or give that changefeed's own sidecar with --sidecar",
-                ),
-            )
+            wanted = f"{changefeed.namespace or 'default'}/{changefeed.id}"
+            hint = "see --changefeed-id and --namespace, or give that changefeed's own sidecar with --sidecar"
+            what = with_hint(f"changefeed {wanted} is not served here, {served.namespace}/{served.id} is", hint)
+            _abort(context, grpc.StatusCode.NOT_FOUND, what)
         return status
 
     def _status(self, context: grpc.ServicerContext) -> SidecarStatus:

@@ -297,7 +297,8 @@ def lacking_after_stop(dump: Progress) -> str | None:
     why = (
         f"{lacking:,} of its {len(dump.tables):,} tables lack the values of the DDL at commit_ts {dump.for_ddl} in each of these sinks that"
     )
-    return with_hint(f"{why} has carried it out: {listed(dump.sinks)}", f"use dumprestart --id {dump.dump_id}")
+    again = f"dumpstart --for-ddl {dump.for_ddl} --sink {','.join(dump.sinks)} with its tables"
+    return with_hint(f"{why} has carried it out: {listed(dump.sinks)}", f"use dumprestart --id {dump.dump_id}, or {again}")
 
 
 def _check_keys(old: Progress) -> None:
@@ -314,7 +315,7 @@ def once_more(old: Progress, request: RestartDump, limits: DumpLimits) -> StartD
     return StartDump(
         request.new_dump_id,
         tuple(t.table for t in old.tables),
-        Brackets.SNAPSHOT if limits.no_marks else old.brackets,
+        request.brackets or (Brackets.SNAPSHOT if limits.no_marks else old.brackets),
         old.chunk_rows,
         where,
         old.pace,

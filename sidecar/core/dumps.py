@@ -25,7 +25,7 @@ from sidecar.core.dump import NEXT, POSSIBLE, ChangeOfOne, Dump
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, possible, started
 from sidecar.shared.errors import DumpsWait, RefusedRequest
 from sidecar.shared.model.chunk import ClosedWindow
-from sidecar.shared.model.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
+from sidecar.shared.model.messages import Brackets, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.shared.model.nouns import CommitTs, Mark, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress, blocking, intended_without_id, leading
 from sidecar.shared.model.schema_step import SchemaFate, TableStep
@@ -87,6 +87,10 @@ class Dumps:
         dump.request(request)
         self._dumps.sort(key=lambda one: one.progress.number)
         self._begin_queued()
+
+    def bracketed(self, request: StartDump) -> StartDump:
+        """One of the sidecar's own, with snapshots where marks do not come any more."""
+        return replace(request, brackets=Brackets.SNAPSHOT) if self._ground.limits.no_marks else request
 
     def intended(self, request: Request) -> Progress | None:
         """The dump that the request is for. Raises RefusedRequest where it may be for several, or for none."""
@@ -211,7 +215,7 @@ class Dumps:
 
     def _is_awaited(self, dump: Progress) -> bool:
         """Whether a sink may not have passed the DDL for which the dump is. That was in the log before the dump began."""
-        if dump.for_ddl is None or dump.state is not DumpState.FINISHED:
+        if dump.for_ddl is None or dump.state is not DumpState.FINISHED or not dump.tables:
             return False
         passed = max(table.since_seq for table in dump.tables) - 1
         accepted = (self._accepted.get(sink) for sink in dump.sinks if sink in (self._ground.limits.sinks or dump.sinks))

@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 import pymysql
 
-from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.adapters.tidb.schema import TidbSchemas, cluster_id
 from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
 from sidecar.control.wire import rows_in_words
 from sidecar.feeds.checks import Tables
@@ -286,16 +286,24 @@ def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:
 
 def brackets(section: SourceSection, changefeed: Changefeed, *, encoded: bool) -> Checking[bool]:
     """Whether dumps can have marks."""
-    it = TidbSchemas(patient(section)).bracketing(changefeed, encoded=encoded)
+    schemas = TidbSchemas(patient(section))
+    it = schemas.bracketing(changefeed, encoded=encoded)
     if not it.marks:
         yield ok("dumps have marks: each shows that TiDB is what the feed comes from")
-    elif not it.snapshots:
-        yield ok(f"dumps have snapshot brackets, and write nothing to TiDB: {parted(it.marks)[0]}")
-    else:
-        (marks, hint), (snapshots, _) = parted(it.marks), parted(it.snapshots)
+    elif it.snapshots:
+        what, hint = parted(it.neither())
         create = f"{MARK_SCHEMA_DDL}; {' '.join(MARK_TABLE_DDL.split())}; {mark_grant(section.user)}"
-        what = f"dumps can have neither marks nor snapshots: {marks}; {snapshots}"
-        yield failed(what, setting=f"filter (changefeed), {MARK_TABLE}", hint=f"{hint}: {create}")
+        yield failed(what, setting=f"filter (changefeed), {MARK_TABLE}, source.host", hint=f"{hint} (the watermark table: {create})")
+    else:
+        what = f"dumps have snapshot brackets, and write nothing to TiDB: {parted(it.marks)[0]}"
+        known = asked(section, "reading the cluster's id", cluster_id) if changefeed.upstream_id else None
+        if known is not None:
+            yield ok(f"{what}; TiDB is of the cluster that the changefeed reads")
+        else:
+            grant = select_grant("mysql.tidb", section.user)
+            hint = f"see that source.host is a TiDB of the changefeed's cluster; TiDB 8.5 and later say it after {grant}; or use marks"
+            what = f"{what}; whether TiDB is of the cluster that the changefeed reads is not known"
+            yield warning(what, setting="source.host", hint=hint)
     return not it.marks
 
 

@@ -67,6 +67,7 @@ class NeededSegments:
 
     def drop(self, operation_id: OperationId) -> None:
         self._kept.pop(operation_id, None)
+        self._written_s.pop(operation_id, None)
 
     def first(self) -> Seq | None:
         return min((Seq(one.first) for one in tuple(self._kept.values())), default=None)

@@ -106,8 +106,8 @@ class TermRepairs:
     def _stopped(self, operation_id: OperationId, asker: Asker, report: RepairReport) -> None:
         """`report`: the last one of the repair."""
         ended = ended_by(asker, report, self._history.find(report.dumps[-1]) if report.dumps else None)
+        self.running.pop(operation_id, None)  # whether it can be written or not: the history has the stop
         self._write(operation_id, ended)
-        self.running.pop(operation_id, None)
         self._log_line(repair_line(operation_id, ended))
 
     def give_up(self, operation_id: OperationId, why: str) -> bool:
@@ -126,14 +126,22 @@ class TermRepairs:
             if report.state is not RepairState.RUNNING:
                 self._end(operation_id, repair, start)
             with self._lock:  # one that asks may be answered as soon as it is on record
-                if self.running.get(operation_id) is not repair:
-                    return  # an operator has ended it amid the step
+                if self.running.get(operation_id) is not repair:  # an operator has ended it amid the step
+                    self._note_last_dump(operation_id, report, before)
+                    return
                 if report != before:
                     self._write(operation_id, report)
                 if report.state is not RepairState.RUNNING:
                     del self.running[operation_id]
         except (LogUnreachable, StorageFull, RefusedRequest):
             repair.report = before  # the next step does it again; RefusedRequest: too many verifications wait
+
+    def _note_last_dump(self, operation_id: OperationId, report: RepairReport, before: RepairReport) -> None:
+        """A dump that the step had started by then is on record, so that an operator can end it."""
+        ended, entry = read_repair(self._log, operation_id), self._history.find(operation_id)
+        if report.dumps != before.dumps and ended is not None and entry is not None and (stop := _stop_of(entry)) is not None:
+            now = structs.replace(ended, dumps=report.dumps)
+            self._write(operation_id, ended_by(stop.asked_by, now, self._history.find(report.dumps[-1])))
 
     def _end(self, operation_id: OperationId, repair: Repair, start: Callable[[VerifyRequest, Asker], object]) -> None:
         report, request = repair.report, read_request(self._log, operation_id)

@@ -106,6 +106,7 @@ class TermVerifications:
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
         with self._lock, self._set_aside():
+            self._begun, self._hold_until_s = False, monotonic() + HOLD_S
             self._running, self._slice, self._needs = {}, None, retention.NeededSegments(self._owned, self._wall_ms)
             self._repairs.running.clear()
             self._to_count.clear()

@@ -48,7 +48,7 @@ def account_sql(
     for rule in unnamed:
         grants.append(f"-- The rule {one_line(rule)} names no database: add a line for each database that it matches.\n")
     jobs = [_optional(table, user, needed=ddl_jobs or key_values) for table in _DDL_JOBS]
-    collations = [_optional(table, user, needed=key_values) for table in _COLLATIONS]
+    collations = [_optional(table, user, needed=key_values or not marks) for table in _COLLATIONS]
     mark = f"{mark_grant(user)};" if marks else "-- Dumps have snapshot brackets: the account reads only."
     return f"""\
 -- The sidecar's account. Replace {PASSWORD} with a password, and write the same password, on one line, to the file that
@@ -63,7 +63,7 @@ CREATE USER IF NOT EXISTS {_account(user)} IDENTIFIED BY '{PASSWORD}';
 
 -- For feed = "push" and feed = "tikv", and where an event filter of the changefeed leaves DDLs out: the DDL jobs.
 {"".join(jobs)}
--- For feed = "push" and feed = "tikv" only: which collation framework the cluster has.
+-- For dumps without marks: which cluster this is (TiDB 8.5 and later). For feed = "push" and feed = "tikv": its collation framework.
 {"".join(collations)}"""
 
 

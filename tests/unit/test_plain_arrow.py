@@ -61,4 +61,4 @@ def test_a_folder_on_s3_loads_what_it_needs(tmp_path: Path) -> None:
     folder = "from sidecar.shared.log import storage; storage.exists(storage.open_folder('{}'), 'x')"
     assert loaded(f"{folder.format(tmp_path)}; {ARRAY.partition(';')[0]}; {LOADED}") == []
     program = f"import sys\ntry:\n  {folder.format('s3://bucket/x?endpoint=http://127.0.0.1:1&access-key=a&secret-access-key=b')}"
-    assert loaded(f"{program}\nexcept OSError as error: print(type(error).__name__)\n{LOADED}") == ["Unreachable", "s3fs"]
+    assert loaded(f"{program}\nexcept Exception as error: print(type(error).__name__)\n{LOADED}") == ["LogUnreachable", "s3fs"]

@@ -28,7 +28,7 @@ from sidecar.shared.model.keyset import (
 )
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.shared.mysql.account import Account
-from sidecar.shared.mysql.errors import NO_RIGHT, NOT_THERE, READ_ONLY, code_of
+from sidecar.shared.mysql.errors import NO_RIGHT, NOT_THERE, code_of, passes
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
@@ -39,6 +39,7 @@ from sidecar.shared.reads.tables import TableFacts, handle_read_key, read_facts,
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.suitability import no_marks
 
+_NO_SNAPSHOTS = with_hint("the source is no TiDB: it keeps no version of a row", "let the changefeed carry the watermark table")
 _KEY_HINT = "give each key as the columns' values in the key's order, as TiDB shows them"
 T = TypeVar("T")
 Schemas = Mapping[TableName, TableSchema]
@@ -123,8 +124,10 @@ class TidbSchemas:
         kept_out = no_marks(changefeed, encoded=encoded)
 
         def question(session: MysqlSession) -> Bracketing:
+            if elsewhere := _elsewhere(session, changefeed.upstream_id):
+                return Bracketing(elsewhere, elsewhere)
             marks = kept_out or unwritable(session, self._account.user)
-            return Bracketing(marks, _no_snapshots(session, changefeed.upstream_id))
+            return Bracketing(marks, "" if session.flavour is Flavour.TIDB else _NO_SNAPSHOTS)
 
         return self._ask(f"trying whether {MARK_TABLE} can be written", question, role=Role.READ_SOURCE if kept_out else Role.MARK)
 
@@ -169,10 +172,8 @@ class TidbSchemas:
             return carried_out(session, lambda: question(session), doing=doing, stopped=self._caller.gone)
 
 
-def _no_snapshots(session: MysqlSession, upstream_id: int) -> str:
-    if session.flavour is not Flavour.TIDB:
-        return with_hint("the source is no TiDB: it keeps no version of a row", "use --brackets watermark")
-    here = cluster_id(session)
+def _elsewhere(session: MysqlSession, upstream_id: int) -> str:
+    here = cluster_id(session) if session.flavour is Flavour.TIDB else None
     if here is None or here == upstream_id or not upstream_id:
         return ""
     what = f"source.host is a TiDB of cluster {here}, and the changefeed reads cluster {upstream_id}"
@@ -200,7 +201,7 @@ def unwritable(session: MysqlSession, user: str) -> str:
         session.change(f"UPDATE {MARK_TABLE} SET unique_identifier = '', event_type = 0, update_time = 0 WHERE changefeed_id = ''")
         session.change(f"INSERT INTO {MARK_TABLE} ({columns}) SELECT {columns} FROM {MARK_TABLE} WHERE FALSE")
     except pymysql.err.MySQLError as error:
-        if code_of(error) not in NO_RIGHT | NOT_THERE | READ_ONLY:
+        if passes(error, Role.MARK):
             raise
         rights = f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE.schema}.* TO '{user}'@'%'"
         return with_hint(f"{MARK_TABLE} cannot be written: {error.args[-1]}", f"create it with deploy/sql/changefeed_dump.sql; {rights}")

@@ -303,11 +303,12 @@ class StopDump:
 @dataclass(frozen=True, slots=True)
 class RestartDump:
     """Stop a dump if it is not over, and start the same scope from the beginning under `new_dump_id`. `exact`: as of Progress; it must be
-    what the record of that dump says, if that says it."""
+    what the record of that dump says, if that says it. `brackets`: None for those of that dump, or snapshots where no marks come."""
 
     new_dump_id: str
     dump_id: str = ""
     exact: bool = False
+    brackets: Brackets | None = None
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 

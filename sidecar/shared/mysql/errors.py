@@ -42,12 +42,12 @@ _TIDB = frozenset(
         8229, 8252, 8253, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9008, 9010, 9011, 9012, 9013,  # PD, TiKV, TiFlash
     }
 )  # fmt: skip
-READ_ONLY = frozenset({1290, 1836})
+_READ_ONLY = frozenset({1290, 1836})
 """At a target: a replica that is about to take over. A source that takes no marks is the wrong server: a dump must not wait for it."""
 
 _PASSES = AWAY | _LOCKED | _CONFLICT | TOO_LONG | _FULL | _TIDB
 
-NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1370})
+NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1370, 8121})
 _NO_LOGIN = frozenset({1045, 1698, 1130, 1251, 1129})
 NO_SCHEMA, NO_TABLE, NO_COLUMN = 1049, 1146, 1054
 CHECK_FAILED = 4025
@@ -100,7 +100,7 @@ def passes(error: BaseException, role: Role) -> bool:
     code = code_of(error)
     if code == _WITHOUT_A_CODE:
         return _PASSING_TEXTS.search(str(error.args[-1])) is not None
-    return code in _PASSES or (code in READ_ONLY and not role.at_source)
+    return code in _PASSES or (code in _READ_ONLY and not role.at_source)
 
 
 def ends_connection(error: BaseException, role: Role) -> bool:
@@ -155,7 +155,7 @@ def _at_source(error: BaseException, code: int, server: NamedServer, *, lost: bo
         )
     if code in TOO_LONG:
         return "raise source.statement_timeout_s and restart the sidecar, or dumpresume with smaller chunks (--chunk-rows)"
-    if code in READ_ONLY:
+    if code in _READ_ONLY:
         return "set source to a server of the cluster that accepts writes: a dump writes its marks there"
     if isinstance(error, UnicodeDecodeError):
         return "a text column holds bytes that are no text of its character set: repair the row, or leave the table out of the dump"

@@ -93,9 +93,9 @@ class Servers(NamedTuple):
     tidb_there: bool
 
 
-def alike(here: ColumnDefinition, there: ServerColumn, servers: Servers, bounds: Collection[str] | None) -> bool:
+def alike(here: ColumnDefinition, there: ServerColumn, servers: Servers, bounds: Collection[str] | None, *, decides: bool = True) -> bool:
     """Whether two values are equal at the target just where they are at the source; and each is before each of these texts just where that
-    is so at the source. None: nothing is ordered."""
+    is so at the source. None: nothing is ordered. `decides`: what is equal to a bound is not before it, whatever other columns are."""
     if bool(here.charset) != ((there.charset or "binary") != "binary"):
         return False
     mine = comparison(here.collation, by_bytes=servers.by_bytes, at_tidb=True)
@@ -104,7 +104,7 @@ def alike(here: ColumnDefinition, there: ServerColumn, servers: Servers, bounds:
         return False
     if bounds is None:
         return (mine.end == "kept") == (others.end == "kept")
-    plain = mine.end == "cut" and others.end == "kept" and not any(map(_NOT_PLAIN.search, bounds))
+    plain = decides and mine.end == "cut" and others.end == "kept" and not any(map(_NOT_PLAIN.search, bounds))
     return mine.order == others.order and (mine.end == others.end or plain)
 
 

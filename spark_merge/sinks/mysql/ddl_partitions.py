@@ -106,7 +106,8 @@ def _other_texts(here: Clause, definition: TableDefinition, there: TableThere, f
     made = {lowered(one.name): one for one in made_table(definition, flavour, by_bytes=by_bytes).columns}
     for place, name in enumerate(map(lowered, here.columns)):
         source, column, bounds = defined[name], there.column(name), _bounds(here, place)
-        if column is not None and alike(source, column, servers, bounds):
+        decides = bounds is None or _decides_alone(here, place)
+        if column is not None and alike(source, column, servers, bounds, decides=decides):
             continue
         verb = "compared" if bounds is None else "ordered"
         by = (
@@ -117,11 +118,16 @@ def _other_texts(here: Clause, definition: TableDefinition, there: TableThere, f
         why = f"its column {name} is {verb} by {column and _kind(column.collation, column.type_text)} there, and by {by} at the source"
         one = made[name]
         wanted = ServerColumn(one.name, "", collation_at(one.collation, flavour), False, one.charset, one.type_text, one.nullable)
-        if not alike(source, wanted, servers, bounds):
+        if not alike(source, wanted, servers, bounds, decides=decides):
             return OtherRows(f"{why}, as no column of {flavour.value} is with these bounds", "")
         collation = f" COLLATE {wanted.collation}" if wanted.collation else ""
         return OtherRows(why, f"MODIFY column {name} of {there.name} there to {wanted.spelled()}{collation}")
     return None
+
+
+def _decides_alone(clause: Clause, place: int) -> bool:
+    """Whether no later column decides where this one is equal to its bound."""
+    return all(one.kind == "MAXVALUE" for rows in clause.values for row in rows for one in row[place + 1 :])
 
 
 def _bounds(clause: Clause, place: int) -> Collection[str] | None:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from sidecar.control.dump_scope import Scope, resolve, start_dump, unknown_sinks
+from sidecar.control.dump_scope import Scope, resolve, restarted_brackets, start_dump, unknown_sinks
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
 from sidecar.ports import Bracketing
 from sidecar.shared.config import DumpSection
-from sidecar.shared.errors import RefusedRequest, SourceError, parted, with_hint
+from sidecar.shared.errors import RefusedRequest, SourceError, SourceLost, parted, with_hint
 from sidecar.shared.model.messages import Brackets, Pace, ReadWith, StartDump
-from sidecar.shared.model.nouns import MARK_TABLE, TableName
+from sidecar.shared.model.nouns import MARK_TABLE, Seq, TableName
+from sidecar.shared.model.progress import DumpState, Progress
 from tests.unit.control.serving import ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -277,4 +278,27 @@ def test_a_dump_has_the_brackets_that_it_can_have_or_is_refused_with_the_reason(
     with pytest.raises(RefusedRequest) as refused:
         started(request, resolved(request), Bracketing(marks, snapshots), read_with=read_with)
     assert parted(against)[0] in refused.value.message
-    assert refused.value.hint in ("add it", "use marks")
+    assert parted(against)[1] in refused.value.hint
+
+
+@pytest.mark.parametrize("snapshots", ["", with_hint("the source keeps no versions", "use marks")])
+@pytest.mark.parametrize("marks", ["", with_hint("the account may not write", "GRANT it")])
+@pytest.mark.parametrize("brackets", Brackets)
+def test_a_restart_has_snapshots_where_the_account_cannot_write_marks_any_more(brackets: Brackets, marks: str, snapshots: str) -> None:
+    old = Progress(DUMP_ID, DumpState.FAILED, brackets, 1, 1, 1, Seq(1), ())
+    chosen = restarted_brackets(old, lambda: Bracketing(marks, snapshots))
+    assert chosen is (Brackets.SNAPSHOT if brackets is Brackets.WATERMARK and marks and not snapshots else None)
+
+
+def test_a_restart_does_not_wait_for_a_source_that_is_away() -> None:
+    def away() -> Bracketing:
+        raise SourceLost("TiDB is away", hint="wait")
+
+    assert restarted_brackets(Progress(DUMP_ID, DumpState.FAILED, Brackets.WATERMARK, 1, 1, 1, Seq(1), ()), away) is None
+
+
+def test_one_reason_against_both_brackets_is_said_once_with_its_way_out() -> None:
+    elsewhere = with_hint("source.host is of cluster 1, and the changefeed reads cluster 2", "set source.host")
+    message, hint = parted(Bracketing(elsewhere, elsewhere).neither())
+    assert (message.count("cluster 1"), hint) == (1, "set source.host")
+    assert parted(Bracketing(with_hint("a", "x"), with_hint("b", "y")).neither())[1] == "x; or y"

@@ -8,14 +8,14 @@ import pytest
 from sidecar.shared.config import Tls
 from sidecar.shared.errors import SinkError, SourceChanged, SourceError, SourceLost
 from sidecar.shared.mysql.account import Account
-from sidecar.shared.mysql.errors import _PASSES, NO_RIGHT, NOT_THERE, READ_ONLY, SettingRefused, failure, passes
+from sidecar.shared.mysql.errors import _PASSES, _READ_ONLY, NO_RIGHT, NOT_THERE, SettingRefused, failure, passes
 from sidecar.shared.mysql.roles import Role
 
 ACCOUNT = Account(host="tidb.example", port=4000, user="a@b", password="p/w:d", tls=Tls(), statement_timeout_s=2.5, retry_s=0.3)
 DENIED = pymysql.err.OperationalError(1142, "SELECT command denied")
 SOURCE = [role for role in Role if role.at_source]
 TARGET = [role for role in Role if not role.at_source]
-CODES = sorted({*_PASSES, *READ_ONLY, *NO_RIGHT, *NOT_THERE, 1045, 1153, 1105, 1064, 9999})
+CODES = sorted({*_PASSES, *_READ_ONLY, *NO_RIGHT, *NOT_THERE, 1045, 1153, 1105, 1064, 9999})
 
 
 @pytest.mark.parametrize("code", [2003, 2006, 2013, 1205, 1213, 9007, 8002, 8022, 8028, 9005])
@@ -84,7 +84,7 @@ def test_what_a_ddl_took_from_the_source_is_an_error_of_its_own(code: int) -> No
     assert type(failure(pymysql.err.OperationalError(code, "gone"), ACCOUNT, Role.READ_SOURCE, "x")) is SourceChanged
 
 
-@pytest.mark.parametrize("code", sorted(READ_ONLY))
+@pytest.mark.parametrize("code", sorted(_READ_ONLY))
 def test_a_target_that_is_read_only_is_waited_for_and_a_source_is_the_wrong_server(code: int) -> None:
     error = pymysql.err.OperationalError(code, "read-only")
     assert all(passes(error, role) for role in TARGET)

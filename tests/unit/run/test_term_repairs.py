@@ -60,6 +60,9 @@ def test_what_an_operator_has_stopped_corrects_nothing_from_then_on(tmp_path: Pa
     started = len(term.dumps)
     if dies:
         dies_amid_stop(term)
+        for _ in range(3):
+            term.made.follow()  # it was an error of the storage, and no death
+        assert len(term.dumps) == started
     else:
         term.made.stop(TO_REPAIR.id, ALICE)
     for _ in range(2):

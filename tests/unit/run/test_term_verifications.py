@@ -44,7 +44,7 @@ from sidecar.shared.log.verification import (
 from sidecar.shared.log.verification_files import read_repair, read_request, read_waiting, request_ids, write_report
 from sidecar.shared.log.verification_state import VerifyState
 from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import OperationId, Seq, TableName
+from sidecar.shared.model.nouns import FIRST_SEQ, OperationId, Seq, TableName
 from sidecar.shared.model.progress import DumpState
 from tests.support.slices import NamedSlices
 
@@ -667,3 +667,23 @@ def test_a_report_is_not_decoded_while_its_verification_runs(term: Term, monkeyp
     assert running is not None
     assert (running.rows, running.tables) == (5, {CheckState.RUNNING: 1})
     assert term.made.look(REQUEST.id) == (running, None)
+
+
+def test_a_life_that_cannot_begin_holds_the_whole_log(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention looks at any moment, also between two lives of the service."""
+    term.made.begin()
+    term.made.start(REQUEST, ALICE)
+    term.report(REQUEST.id, CheckState.RUNNING, TableReport("copy", "shop", "item", rows=7), needs_from=12)
+    term.made.follow()
+    assert term.made.needs_from() == Seq(12)
+
+    def away(*_: object) -> None:
+        raise CoordinationLost("etcd is away", hint="wait")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(term.history, "entries", away)
+        with pytest.raises(CoordinationLost):
+            term.made.begin()
+        assert term.made.needs_from() == FIRST_SEQ
+    term.made.begin()
+    assert term.made.needs_from() == Seq(12)

@@ -17,14 +17,16 @@ from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.mysql.collation import PADS
 from sidecar.shared.mysql.flavour import Flavour
+from sidecar.shared.partition.clause import read_clause
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.by_bytes import charset_by_bytes
+from spark_merge.sinks.mysql.compares import Servers, alike
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl_dialect import TableCharset, rendered
-from spark_merge.sinks.mysql.ddl_partitions import other_rows
+from spark_merge.sinks.mysql.ddl_partitions import _decides_alone, other_rows
 from spark_merge.sinks.mysql.ddl_values import AtTarget, rewrites
-from spark_merge.sinks.mysql.server_table import read_table
+from spark_merge.sinks.mysql.server_table import ServerColumn, read_table
 from spark_merge.sinks.mysql.tables import target_table
 from tests.support.sql_columns import LABELS, SqlColumn
 from tests.support.sql_target import AsInTheLog
@@ -236,6 +238,28 @@ def test_the_partitions_that_we_make_pass_our_own_check(name: str, way: str, kin
         assert other is None or not other.remedy, "what helps is what we make"
     assert refused == OTHERS.get(f"{name} {kind}", set())
     assert not refused & passed
+
+
+@pytest.mark.parametrize(
+    ("bounds", "decides"),
+    [
+        ("('m')", [True]),
+        ("('m',100)", [False, True]),
+        ("('m',MAXVALUE)", [True, True]),
+        ("(1,'m')", [False, True]),
+        ("('m',MAXVALUE,3)", [False, False, True]),
+    ],
+)
+def test_a_text_that_is_not_the_last_of_its_bound_must_end_as_at_the_source(bounds: str, decides: list[bool]) -> None:
+    """'m ' is 'm' at TiDB, so the next column decides; at a collation that keeps spaces it is behind it."""
+    columns = ", ".join(f"`c{number}`" for number in range(len(decides)))
+    clause = read_clause(f"PARTITION BY RANGE COLUMNS({columns}) (PARTITION `p0` VALUES LESS THAN {bounds})")
+    assert [_decides_alone(clause, place) for place in range(len(decides))] == decides
+    source = ColumnDefinition("v", "varchar(9)", charset="utf8mb4", collation="utf8mb4_bin")
+    kept = ServerColumn("v", "", "utf8mb4_nopad_bin", False, "utf8mb4", "varchar(9)", True)
+    servers = Servers(by_bytes=False, by_bytes_there=False, tidb_there=False)
+    assert alike(source, kept, servers, ["m"], decides=True)
+    assert not alike(source, kept, servers, ["m"], decides=False)
 
 
 @pytest.mark.parametrize("flavour", Flavour)
