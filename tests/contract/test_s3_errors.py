@@ -52,6 +52,7 @@ def folder(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
 def asked(s3: S3, monkeypatch: pytest.MonkeyPatch, *, times: int) -> Folder:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", str(times))
+    monkeypatch.setattr(S3FileSystem, "connect_timeout", 60)  # the server here may wait for a processor
     S3FileSystem.clear_instance_cache()
     return open_folder(s3.uri(f"errors-{next(FOLDERS)}", keys=True))
 

@@ -200,7 +200,7 @@ def test_of_two_attempts_at_one_task_the_one_that_finds_it_done_stops(story: Sto
     def done_by_another(holder: IdHolder, _: KafkaRecord) -> None:
         if next(passed) == 7:
             holder.producer.flush()
-            monkeypatch.setattr(holders, "_held", {})  # another process
+            monkeypatch.setattr(holders.OF_PROCESS, "_holders", {})  # another process
             outcomes.append(work[0].carry_out())
 
     monkeypatch.setattr(holders, "CHECK_EVERY_S", 0.0)
