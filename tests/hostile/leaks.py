@@ -175,7 +175,7 @@ def opened() -> Iterator[Sequence[Attempt]]:
         s3 = stack.enter_context(S3())
         put_changefeed(etcd, played, sink_uri=f"kafka://root:{SECRETS[SINK]}@127.0.0.1:1/topic?protocol=open-protocol")
         etcd.enable_auth(SECRETS["etcd.password_file"])
-        process = stack.enter_context(_Aside(_settings(folder, etcd, source, s3, ports), folder / "sidecar.shared.log"))
+        process = stack.enter_context(_Aside(_settings(folder, etcd, source, s3, ports), folder / "sidecar.log"))
         target = Target(folder, process, etcd, s3, ports[2])
         _wait(target)
         yield [*_attempts(target)]

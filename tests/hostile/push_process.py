@@ -105,7 +105,7 @@ def opened() -> Iterator[Sequence[Attempt]]:
         etcd = stack.enter_context(Etcd(folder / "etcd"))
         source = stack.enter_context(recorded_tidb(played, folder))
         put_changefeed(etcd, played)
-        process = stack.enter_context(Narrow(_settings(folder, etcd, source, ports), folder / "sidecar.shared.log"))
+        process = stack.enter_context(Narrow(_settings(folder, etcd, source, ports), folder / "sidecar.log"))
         target = Target(process, (ports[0], ports[1], ports[2]))
         target.answers(within_s=START_S)
         yield [*_attempts(target)]

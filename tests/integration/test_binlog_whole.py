@@ -91,7 +91,7 @@ def test_the_files_have_every_committed_transaction_once_whatever_dies(world: Wo
         source = held.enter_context(serving(tidb, folder))
         config = settings(world, source)
         held.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
-        sidecar = held.enter_context(SidecarProcess(config, folder / "sidecar.shared.log"))
+        sidecar = held.enter_context(SidecarProcess(config, folder / "sidecar.log"))
         sidecar.await_status(lambda value: len(value["lanes"]) > 2, timeout_s=PATIENCE_S)
         with Load(tidb, seed=seed):
             sidecar.ask("dumpstart", "--brackets", brackets, "--chunk-rows", "10", "--rows-per-second", "20")

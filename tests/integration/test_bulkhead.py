@@ -113,7 +113,7 @@ def test_no_fault_beside_the_stream_stops_or_delays_the_other_sinks(rig: Rig) ->
     config = rig.sidecar_config(sinks=sinks(rig.folder), log=f"file://{rig.folder}/log", source={"user": "side"}, spark={"managed": False})
     with ExitStack() as stack:
         stack.enter_context(MergeWorkerProcess(config, rig.folder / "worker.log", odd=True))
-        sidecar = stack.enter_context(SidecarProcess(config, rig.folder / "sidecar.shared.log"))
+        sidecar = stack.enter_context(SidecarProcess(config, rig.folder / "sidecar.log"))
         workload = stack.enter_context(rig.workload(writes_per_s=WRITES_PER_S))
         faults = Faults(rig, sidecar)
         each = (faults.damage, faults.kill_verification, faults.revoke, faults.freeze_verification, faults.damage)
@@ -136,7 +136,7 @@ def test_no_fault_beside_the_stream_stops_or_delays_the_other_sinks(rig: Rig) ->
                 verdict = await_delivered(open_folder(f"{rig.folder}/{name}"), rig.truth(), complete_at=complete_at, timeout_s=DEADLINE_S)
                 assert verdict.ok, f"{name}: {verdict.to_json()}"
         except Exception as error:
-            error.add_note((rig.folder / "sidecar.shared.log").read_text()[-6000:])
+            error.add_note((rig.folder / "sidecar.log").read_text()[-6000:])
             error.add_note((rig.folder / "worker.log").read_text()[-6000:])
             raise
 

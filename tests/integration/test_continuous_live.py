@@ -83,7 +83,7 @@ def test_a_spoilt_row_is_reported_over_a_death_and_its_correction_too(tmp_path: 
     sinks = [f"sqlite://{files.output}?name=small", "console:?name=shown"]
     with Rig(tmp_path, initial_rows=2_000) as rig:
         config = rig.sidecar_config(sinks=sinks, log=f"file://{files.folder}")
-        log = tmp_path / "sidecar.shared.log"
+        log = tmp_path / "sidecar.log"
         try:
             with SidecarProcess(config, log) as sidecar:
                 start_dump(sidecar, rows_per_s=10_000)

@@ -22,7 +22,7 @@ def states(status: dict[str, Any]) -> dict[str, str]:
 def test_a_dump_of_other_tables_passes_a_long_one_and_one_of_its_tables_waits_for_it(tmp_path: Path) -> None:
     with Rig(tmp_path, initial_rows=2_000) as rig:
         config = rig.sidecar_config(sinks=[f"sqlite://{tmp_path}/out.db?name=small"], log=f"file://{tmp_path}/log")
-        with SidecarProcess(config, tmp_path / "sidecar.shared.log") as sidecar, rig.workload(writes_per_s=50) as workload:
+        with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar, rig.workload(writes_per_s=50) as workload:
             try:
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
                 slow = ("--chunk-rows", "50", "--rows-per-second", "5")
@@ -49,5 +49,5 @@ def test_a_dump_of_other_tables_passes_a_long_one_and_one_of_its_tables_waits_fo
                 verified = sidecar.ask("dumpverify", "--tables", tables, timeout_s=DEADLINE_S)
                 assert (verified["state"], len(verified["tables"])) == ("equal", 3)
             except Exception as error:
-                error.add_note((tmp_path / "sidecar.shared.log").read_text()[-6000:])
+                error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
                 raise

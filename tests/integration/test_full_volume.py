@@ -36,7 +36,7 @@ def test_a_log_volume_that_fills_up_while_the_sink_is_down_needs_nobody(tmp_path
     made = stage("shop", "kv")
     end = made.recording.end_ts
     (push_port,) = free_ports(1)
-    said = tmp_path / "sidecar.shared.log"
+    said = tmp_path / "sidecar.log"
     with (
         small_volume(tmp_path / "log", size=str(RESERVE_BYTES + LOG_BYTES)) as log,
         small_volume(tmp_path / "output", size="64m") as output,

@@ -151,7 +151,7 @@ if LANE.whole:
             broker = stack.enter_context(KafkaBroker(tmp_path / "sink-kafka"))
             uri = f"kafka://{broker.bootstrap}/{TOPIC}?protocol=open-protocol&partition-num=3"
             config = rig.sidecar_config(sinks=[uri], log=f"file://{tmp_path}/log")
-            sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.shared.log"))
+            sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))
             workload = stack.enter_context(rig.workload(writes_per_s=50))
             scene = Scene(rig, sidecar, broker)
             try:
@@ -166,7 +166,7 @@ if LANE.whole:
                 truth = rig.truth()
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) >= truth.ts, timeout_s=DEADLINE_S)
             except Exception as error:
-                error.add_note((tmp_path / "sidecar.shared.log").read_text()[-6000:])
+                error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
                 raise
             output = decoded(read_all(broker.bootstrap, [TOPIC]), "open-protocol", truth.schemas)
             assert not differences(truth, newest(output))

@@ -166,7 +166,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         rig = stack.enter_context(Rig(tmp_path, protocol=protocol, initial_rows=300))
         config = settings(rig)
         worker = stack.enter_context(MergeWorkerProcess(config, tmp_path / "worker.log"))
-        sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.shared.log"))
+        sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))
         workload = stack.enter_context(rig.workload(writes_per_s=LANE.writes_per_s))
         sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         sidecar.ask("dumpstart", "--chunk-rows", "50", "--rows-per-second", "200")
@@ -179,7 +179,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
             verdict = await_delivered(open_folder(f"{tmp_path}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
         except Exception as error:
             error.add_note("\n".join(disasters.reported))
-            error.add_note((tmp_path / "sidecar.shared.log").read_text()[-6000:])
+            error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
             error.add_note((tmp_path / "worker.log").read_text()[-3000:])
             raise
         assert verdict.ok, (verdict, disasters.reported)
@@ -230,7 +230,7 @@ def test_a_previous_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(
 def test_a_ddl_on_a_source_that_is_no_tidb_stops_the_sidecar_with_everything_below_it_in_the_log(rig: Rig) -> None:
     """Nobody can tell what MariaDB's tables were at the DDL's commit. It stops there again, however often it is started."""
     with ExitStack() as stack:
-        sidecar = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "sidecar.shared.log"))
+        sidecar = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "sidecar.log"))
         sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         with rig.workload(writes_per_s=100) as workload:
             sidecar.await_status(lambda value: int(value["changes"]) > 100, timeout_s=DEADLINE_S)

@@ -171,7 +171,7 @@ def test_a_dump_that_runs_is_not_disturbed_and_its_ports_are_ours(stage: Stage) 
     sinks = (f"file://{stage.folder}/running-output?format=jsonl",)
     spark = {"managed": True, "master": "local[1]", "memory": "512m"}
     path = stage.config(log=f"file://{stage.folder}/running-log", sinks=sinks, spark=spark, dump={"chunk_rows": 10})
-    with SidecarProcess(path, stage.folder / "sidecar.shared.log") as sidecar:
+    with SidecarProcess(path, stage.folder / "sidecar.log") as sidecar:
         sidecar.await_status(lambda value: value["merge_worker"] == "running", timeout_s=SPARK_S)
         sidecar.ask("dumpstart", "--rows-per-second", "10")
         sidecar.await_status(lambda value: rows_of(value) > 0, timeout_s=SPARK_S)

@@ -49,7 +49,7 @@ def test_a_changefeed_that_ticdcs_own_sink_sends_leads_to_the_truth_when_sidecar
     with Etcd(tmp_path / "etcd") as etcd, recorded_tidb(made.recording, tmp_path) as source:
         put_changefeed(etcd, made.recording, sink_uri=URIS[feed].format(port=push_port), protocol=feed)
         config = settings(tmp_path, etcd, source, push_port, push='push.form = "messages"\npush.begin = "sent"')
-        with SidecarProcess(config, tmp_path / "sidecar.shared.log") as sidecar:
+        with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar:
             with sending(made.recording, feed, at, changefeed=CHANGEFEED, upto_ts=half):
                 sidecar.await_status(lambda value: int(value["resolved_tso"]) >= half - 1, timeout_s=PATIENCE_S)
                 due = Counter(map(reported_by, undisturbed(made.feed).rows(made)))  # while Spark starts

@@ -62,7 +62,7 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
     (push_port,) = free_ports(1)
     with Etcd(tmp_path / "etcd") as etcd, recorded_tidb(made.recording, tmp_path) as source:
         put_changefeed(etcd, made.recording)
-        with SidecarProcess(settings(tmp_path, etcd, source, push_port), tmp_path / "sidecar.shared.log") as sidecar:
+        with SidecarProcess(settings(tmp_path, etcd, source, push_port), tmp_path / "sidecar.log") as sidecar:
             with sending_first(made.recording, push_port):
                 sidecar.await_status(lambda value: int(value["resolved_tso"]) >= half, timeout_s=PATIENCE_S)
                 due = Counter(map(reported_by, undisturbed(made)))  # while Spark starts

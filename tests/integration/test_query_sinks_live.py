@@ -83,12 +83,12 @@ def product(folder: Path, *places: LiveSink) -> Iterator[Product]:
         sinks = [place.uri for place in places]
         config = rig.sidecar_config(sinks=sinks, log=f"file://{folder}/log", spark={"managed": False})
         worker = running.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
-        sidecar = running.enter_context(SidecarProcess(config, folder / "sidecar.shared.log"))
+        sidecar = running.enter_context(SidecarProcess(config, folder / "sidecar.log"))
         try:
             with rig.workload(writes_per_s=WRITES_PER_S) as workload, Ticker(rig.source) as ticker:
                 yield Product(rig, worker, sidecar, workload, ticker)
         except Exception as error:
-            error.add_note((folder / "sidecar.shared.log").read_text()[-4000:])
+            error.add_note((folder / "sidecar.log").read_text()[-4000:])
             error.add_note((folder / "worker.log").read_text()[-4000:])
             raise
 

@@ -61,7 +61,7 @@ def test_where_spark_merges_every_window_the_bound_is_exceeded_in_so_many_words(
     settings = config(rig, worker_rows=0)
     with (
         MergeWorkerProcess(settings, rig.folder / "worker.log", slow_job_s=JOB_S),
-        SidecarProcess(settings, rig.folder / "sidecar.shared.log") as sidecar,
+        SidecarProcess(settings, rig.folder / "sidecar.log") as sidecar,
     ):
         sidecar.await_status(lambda value: bool(value["sinks"]), timeout_s=DEADLINE_S)
         bound = "--delivery-bound-seconds", "0.5"
@@ -69,7 +69,7 @@ def test_where_spark_merges_every_window_the_bound_is_exceeded_in_so_many_words(
         (sink,) = dumped(rig, sidecar, *bound, "--rows-per-second", "300", after=first)["sinks"]
     assert sink["limit_s"] > sink["bound_s"] == 0.5
     assert sink["fixed_s"] > 0.5, "what a batch takes by itself, as far as a few batches tell: more than the bound"
-    log = (rig.folder / "sidecar.shared.log").read_text()
+    log = (rig.folder / "sidecar.log").read_text()
     assert log.count("live delivery above its bound") in (1, 2)
     assert "each batch with dump rows takes" in log
 
@@ -78,10 +78,10 @@ def test_small_windows_wait_for_no_spark_and_a_dump_ends_beside_busy_loops(rig: 
     settings = config(rig, worker_rows=20_000)
     with (
         MergeWorkerProcess(settings, rig.folder / "worker.log", slow_job_s=DEADLINE_S),
-        SidecarProcess(settings, rig.folder / "sidecar.shared.log") as sidecar,
+        SidecarProcess(settings, rig.folder / "sidecar.log") as sidecar,
         busy_loops(2),
     ):
         sidecar.await_status(lambda value: bool(value["sinks"]), timeout_s=DEADLINE_S)
         (sink,) = dumped(rig, sidecar)["sinks"]
     assert sink["limit_s"] < DEADLINE_S, "no batch has waited for a job"
-    assert "Spark ready" not in (rig.folder / "sidecar.shared.log").read_text()
+    assert "Spark ready" not in (rig.folder / "sidecar.log").read_text()

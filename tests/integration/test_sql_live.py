@@ -68,7 +68,7 @@ def test_whatever_dies_the_target_equals_the_source(tmp_path: Path, names: list[
         config = rig.sidecar_config(sinks=[uri], log=f"file://{tmp_path}/log", spark={"managed": False, "worker_rows": 0})
         with (
             MergeWorkerProcess(config, tmp_path / "worker.log") as worker,
-            SidecarProcess(config, tmp_path / "sidecar.shared.log") as sidecar,
+            SidecarProcess(config, tmp_path / "sidecar.log") as sidecar,
             rig.workload(writes_per_s=WRITES_PER_S) as workload,
         ):
             try:
@@ -83,7 +83,7 @@ def test_whatever_dies_the_target_equals_the_source(tmp_path: Path, names: list[
                 assert workload.counts.rows > 1000
                 assert peak_bytes(worker.pid) < WORKER_BYTES_MAX, "what is not delivered waits in the log"
             except Exception as error:
-                error.add_note((tmp_path / "sidecar.shared.log").read_text()[-4000:])
+                error.add_note((tmp_path / "sidecar.log").read_text()[-4000:])
                 error.add_note((tmp_path / "worker.log").read_text()[-4000:])
                 raise
 
@@ -93,7 +93,7 @@ def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path
     with Rig(tmp_path, initial_rows=INITIAL_ROWS) as rig, MariaDb(tmp_path / "target") as target:
         uri = f"mysql://{target.user}:{quote(target.password, safe='')}@{target.host}:{target.port}/?create-tables=true"
         config = rig.sidecar_config(sinks=[f"{uri}&routes={quote(f'{SCHEMA}.*=>{COPY}.*')}"], log=f"file://{tmp_path}/log")
-        with SidecarProcess(config, tmp_path / "sidecar.shared.log") as sidecar, rig.workload(writes_per_s=WRITES_PER_S) as workload:
+        with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar, rig.workload(writes_per_s=WRITES_PER_S) as workload:
             try:
                 start_dump(sidecar, rows_per_s=10_000)
                 await_finished(sidecar)
@@ -112,5 +112,5 @@ def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path
                 await_progress(sidecar, lambda value: int(value["delivered_tso"]) >= truth.ts)
                 assert not copied(target, truth)
             except Exception as error:
-                error.add_note((tmp_path / "sidecar.shared.log").read_text()[-4000:])
+                error.add_note((tmp_path / "sidecar.log").read_text()[-4000:])
                 raise

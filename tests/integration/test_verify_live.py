@@ -76,7 +76,7 @@ def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) 
     with Rig(tmp_path, initial_rows=2_000) as rig, MariaDb(tmp_path / "target") as target:
         outputs = Outputs(target, tmp_path)
         config = rig.sidecar_config(sinks=outputs.uris(), log=f"file://{tmp_path}/log")
-        with SidecarProcess(config, tmp_path / "sidecar.shared.log") as sidecar:
+        with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar:
             try:
                 with rig.workload(writes_per_s=WRITES_PER_S) as workload:
                     start_dump(sidecar, rows_per_s=10_000)
@@ -102,7 +102,7 @@ def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) 
                 assert history[0]["result"] == "equal"
                 assert "2 extra" in history[1]["result"]
             except Exception as error:
-                error.add_note((tmp_path / "sidecar.shared.log").read_text()[-6000:])
+                error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
                 raise
 
 

@@ -48,7 +48,7 @@ class Ours:
             dump=dump,
             spark={"managed": not slow_job_s},
         )
-        self._sidecar = SidecarProcess(config, rig.folder / "sidecar.shared.log")
+        self._sidecar = SidecarProcess(config, rig.folder / "sidecar.log")
         self._worker = MergeWorkerProcess(config, rig.folder / "worker.log", slow_job_s=slow_job_s) if slow_job_s else None
         self._changefeed = pb.Changefeed(id=self._sidecar.changefeed_id)
         self._requested = False

@@ -57,7 +57,7 @@ def _demo(folder: Path) -> int:
     with Rig(folder, initial_rows=INITIAL_ROWS) as rig, _Updates(rig) as updates:
         config = rig.sidecar_config(sinks=_sinks(rig, folder), log=f"file://{folder}/log", console={"listen": f"127.0.0.1:{port}"})
         _say("$ ticdc-dump run --config sidecar.toml")
-        with SidecarProcess(config, folder / "sidecar.shared.log") as sidecar:
+        with SidecarProcess(config, folder / "sidecar.log") as sidecar:
             sidecar.await_status(lambda value: value["merge_worker"] == "running", timeout_s=DEADLINE_S)
             _run(sidecar, "dumpstart", "--chunk-rows", str(CHUNK_ROWS), "--rows-per-second", str(ROWS_PER_S))
             sidecar.await_status(lambda value: _rows(value) >= 300, timeout_s=DEADLINE_S)

@@ -88,7 +88,7 @@ def soak(folder: Path, *, minutes: float, load: Load, result: Path) -> int:
             sinks=[f"file://{folder}/output?format=jsonl", f"sqlite://{folder}/out.db?name={COPY}"], log=f"file://{folder}/log", **sections
         )
         worker = stack.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
-        running = stack.enter_context(SidecarProcess(config, folder / "sidecar.shared.log"))
+        running = stack.enter_context(SidecarProcess(config, folder / "sidecar.log"))
         workloads = stack.enter_context(load(rig))
         running.await_status(lambda value: True, timeout_s=DEADLINE_S)
         sampler = stack.enter_context(Sampler(running, worker, folder))
@@ -101,7 +101,7 @@ def soak(folder: Path, *, minutes: float, load: Load, result: Path) -> int:
             trouble.last_verification()
             verdict = await_equal(rig, folder, done)
         except Exception as error:
-            error.add_note((folder / "sidecar.shared.log").read_text()[-_LOG_SHOWN_CHARS:])
+            error.add_note((folder / "sidecar.log").read_text()[-_LOG_SHOWN_CHARS:])
             error.add_note((folder / "worker.log").read_text()[-_LOG_SHOWN_CHARS:])
             raise
         finally:

@@ -230,7 +230,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 etcd={"lease_s": LEASE_S},
             )
             config.write_text(config.read_text().replace("[log]\n", "[log]\nretain = false\n"))
-            with SidecarProcess(config, folder / "sidecar.shared.log") as sidecar:
+            with SidecarProcess(config, folder / "sidecar.log") as sidecar:
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
                 yield Story(rig, storage, cluster, sidecar)
 
@@ -245,7 +245,7 @@ def live(story: Story) -> Iterator[None]:
             assert workload.stop().rows > 0
         story.check(after=before)
     except Exception as error:
-        error.add_note((story.rig.folder / "sidecar.shared.log").read_text()[-6000:])
+        error.add_note((story.rig.folder / "sidecar.log").read_text()[-6000:])
         raise
 
 
