@@ -16,7 +16,7 @@ from sidecar.core.window import MarkedWindows, Windows
 from sidecar.replay.source import RecordedWindow, WriteChunk
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent
+from sidecar.shared.model.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent, StartDump
 from sidecar.shared.model.nouns import CommitTs, Mark, MarkKind, OperationId, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.schema_step import TableStep
@@ -79,6 +79,9 @@ class RecordedDump:
     @property
     def records(self) -> tuple[Progress, ...]:
         return (self.progress,)
+
+    def bracketed(self, request: StartDump) -> StartDump:
+        return request
 
     def intended(self, request: Request) -> Progress | None:  # noqa: ARG002  # there is one
         return self.progress
