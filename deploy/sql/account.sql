@@ -13,5 +13,5 @@ GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'ticdc_dump'@'%';
 -- GRANT SELECT ON mysql.tidb_ddl_job TO 'ticdc_dump'@'%';
 -- GRANT SELECT ON mysql.tidb_ddl_history TO 'ticdc_dump'@'%';
 
--- For feed = "push" and feed = "tikv" only: which collation framework the cluster has.
+-- For dumps without marks: which cluster this is (TiDB 8.5 and later). For feed = "push" and feed = "tikv": its collation framework.
 -- GRANT SELECT ON mysql.tidb TO 'ticdc_dump'@'%';
