@@ -379,7 +379,7 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Pipeline
         positions = dict(last.positions)
         tables = outside.schemas.resume(outside.log.read_schemas(last.next_schemas or last.schemas), upto_ts=last.upto_ts)
     outside.feed.seek(positions, last.incarnations if last else {}, last.read_ends if last else {})
-    positions = {lane: positions[lane] for lane in positions.keys() & outside.feed.incarnations().keys()}
+    positions = {lane: positions[lane] for lane in filter(outside.feed.incarnations().__contains__, positions)}
     sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions, limits.start_ts)
     dump = Dumps(
         changefeed_id=changefeed_id,

@@ -106,7 +106,8 @@ class TermVerifications:
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
         with self._lock, self._set_aside():
-            self._begun, self._hold_until_s = False, monotonic() + HOLD_S
+            if self._begun:  # lives that fail one after another hold the log no longer than one
+                self._begun, self._hold_until_s = False, monotonic() + HOLD_S
             self._running, self._slice, self._needs = {}, None, retention.NeededSegments(self._owned, self._wall_ms)
             self._repairs.running.clear()
             self._to_count.clear()

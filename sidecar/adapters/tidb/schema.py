@@ -129,7 +129,7 @@ class TidbSchemas:
             marks = kept_out or unwritable(session, self._account.user)
             return Bracketing(marks, "" if session.flavour is Flavour.TIDB else _NO_SNAPSHOTS)
 
-        return self._ask(f"trying whether {MARK_TABLE} can be written", question, role=Role.READ_SOURCE if kept_out else Role.MARK)
+        return self._ask("reading which brackets a dump can have", question, role=Role.READ_SOURCE if kept_out else Role.MARK)
 
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
         """As the port. Raises SourceError."""
