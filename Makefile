@@ -15,7 +15,7 @@ CHOICE := build/choice.json
 PYTEST := $(BIN)/pytest --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py tests/test_maps.py tests/test_words.py
-TOOLS := tests/bench tests/fuzz tests/peers tests/rig tests/soak
+TOOLS := tests/tools/bench tests/tools/fuzz tests/tools/peers tests/tools/rig tests/tools/soak
 
 .PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean
 
@@ -64,13 +64,13 @@ matrix: setup ## all tests, with every schedule of every recording, feed and kin
 	@TICDC_DUMP_LANE=matrix $(PYTEST) -n $(WORKERS)
 
 hostile: setup ## what an attacker and an unlucky operator try, on loopback: a table of inputs, hangs, silent acceptances, leaks and foreign errors (ARGS="control" for an area)
-	@$(BIN)/python -m tests.hostile $(ARGS)
+	@$(BIN)/python -m tests.tools.hostile $(ARGS)
 
 fuzz: setup ## a million damaged messages of each protocol, each read as a slow reader reads it or refused by an error of ours (ARGS="--messages 20000 --only kv --seed 7")
-	@$(BIN)/python -m tests.fuzz $(ARGS)
+	@$(BIN)/python -m tests.tools.fuzz $(ARGS)
 
 soak: setup ## the whole product under the rig's disasters, dump after dump: how memory, descriptors, threads and the log grow (ARGS="--minutes 60")
-	@$(BIN)/python -m tests.soak $(ARGS)
+	@$(BIN)/python -m tests.tools.soak $(ARGS)
 
 check: lint types stubs test ## format, lint, types, stubs, then all tests
 
@@ -93,16 +93,16 @@ pages: setup ## write what is made from the code: deploy/COMMANDS.md, deploy/MET
 	@$(BIN)/python -m tests.support.option_tables
 
 bench: setup ## measure: ratios to something measured in the same run
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.tools.bench
 
 bench-peers: setup ## measure beside Debezium and mydumper on the same rows and writes: make bench-peers ARGS="--runs 5" (needs Maven)
-	@$(BIN)/python -m tests.peers $(ARGS)
+	@$(BIN)/python -m tests.tools.peers $(ARGS)
 
 sim: setup ## live through one seed of the simulation again: make sim SEED=42
 	@$(BIN)/python -m tests.simulation $(SEED)
 
 demo-live: setup ## the demo on real servers: MariaDB, Kafka and etcd, a dump paused, resumed and restarted (needs Maven)
-	@$(BIN)/python -m tests.rig.demo
+	@$(BIN)/python -m tests.tools.rig.demo
 
 screenshots: setup ## renew the console's pictures in deploy/images (needs chromium)
 	@$(BIN)/python -m tests.support.screenshots

@@ -383,7 +383,7 @@ def test_every_source_file_is_used_by_a_test(path: Path) -> None:
 
 @cache
 def _imported_by_tests() -> frozenset[str]:
-    """Measurements assert nothing, so `tests/bench` counts for nothing here."""
+    """Measurements assert nothing, so `tests/tools/bench` counts for nothing here."""
     files = [path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "bench"]
     return frozenset().union(*map(imports, files))
 
@@ -401,8 +401,8 @@ SERVERS = {
     "tests.support.services.mariadb.MariaDb",
     "tests.support.services.opensearch.OpenSearchNode",
     "tests.support.services.etcd.Etcd",
-    "tests.rig.rig.Rig",
-    "tests.rig.sidecar_process.SidecarProcess",
+    "tests.tools.rig.rig.Rig",
+    "tests.tools.rig.sidecar_process.SidecarProcess",
     "pyspark.sql.SparkSession",
 }
 

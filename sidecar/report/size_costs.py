@@ -36,7 +36,7 @@ class UnitCost:
     basis: Basis = Basis.MEASURED
 
 
-BENCH = "2026-11-28, tests/bench/sizes.py"
+BENCH = "2026-11-28, tests/tools/bench/sizes.py"
 COSTS: Mapping[str, UnitCost] = {
     "processes": UnitCost(0.09, "cores", "2026-11-29, deploy/PERFORMANCE.md, less what follows"),
     "segments": UnitCost(5, "segments/s", "the rig's resolved marks, deploy/PERFORMANCE.md: TiCDC's own may come less often"),
@@ -87,7 +87,7 @@ class SinkCost:
 
 _PAGE, _PAGE_NEW = "2026-11-23, deploy/PERFORMANCE.md", "2026-11-28, deploy/PERFORMANCE.md"
 _PEERS = "2026-11-29, deploy/PERFORMANCE.md"
-_OURS = "2026-11-28, tests/bench/sinks.py, beside other programs"
+_OURS = "2026-11-28, tests/tools/bench/sinks.py, beside other programs"
 _FEW = "as the sinks beside it, not measured"
 SINKS: Mapping[str, SinkCost] = {
     "kafka": SinkCost(5, 0.29, 80, 40, 10.5, 60_700, 47_300, _PEERS, live=Basis.ESTIMATE),

@@ -191,7 +191,7 @@ def _live(load: SizedLoad) -> _Live:
 
 
 def line_cores(load: SizedLoad) -> float:
-    """Of feed, log and sinks in one process: what `tests/bench/sizes.py` measures."""
+    """Of feed, log and sinks in one process: what `tests/tools/bench/sizes.py` measures."""
     return _live(load).line
 
 

@@ -33,7 +33,6 @@ from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_binlog_pumps import Drainer
 from tests.integration.test_live import complete_at
 from tests.lanes import LANE
-from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.support.binlog_load import Load
 from tests.support.binlog_sql import serving
 from tests.support.binlog_tables import KEYS, NAMES, some_rows
@@ -43,6 +42,7 @@ from tests.support.pump_rig import Client, PumpProcess
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports
 from tests.support.tikv.cluster import CLUSTER_ID
+from tests.tools.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from ticdc_dump.binlog import binlog_pb2
 
 pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("binlog-whole")]

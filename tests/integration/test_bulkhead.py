@@ -21,11 +21,11 @@ import pytest
 
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import CommitTs, TableName
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
-from tests.rig.tables import SCHEMA
-from tests.rig.truth import await_delivered
 from tests.support.eventually import eventually
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+from tests.tools.rig.tables import SCHEMA
+from tests.tools.rig.truth import await_delivered
 
 pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.turns(2, "whole product")]
 

@@ -15,9 +15,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from sidecar.control.asker import token_name
-from tests.rig.rig import CONSOLE_TOKEN, Rig
-from tests.rig.sidecar_process import SidecarProcess
 from tests.support.chromium import Window, chromium
+from tests.tools.rig.rig import CONSOLE_TOKEN, Rig
+from tests.tools.rig.sidecar_process import SidecarProcess
 
 pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.turns(2, "whole product")]
 

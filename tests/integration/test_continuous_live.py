@@ -16,11 +16,11 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.rig.disasters import await_finished, await_progress, start_dump
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.tables import SCHEMA
 from tests.support.eventually import eventually
+from tests.tools.rig.disasters import await_finished, await_progress, start_dump
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import SidecarProcess
+from tests.tools.rig.tables import SCHEMA
 
 pytestmark = [pytest.mark.xdist_group("verify-live"), pytest.mark.turns(2, "whole product")]
 

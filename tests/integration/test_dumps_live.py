@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.rig.disasters import DEADLINE_S
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.tables import SCHEMA
+from tests.tools.rig.disasters import DEADLINE_S
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import SidecarProcess
+from tests.tools.rig.tables import SCHEMA
 
 pytestmark = [pytest.mark.xdist_group("verify-live"), pytest.mark.turns(2, "whole product")]
 

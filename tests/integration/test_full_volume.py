@@ -16,7 +16,6 @@ from sidecar.shared.log.reserve import RESERVE_BYTES, RESERVE_NAME
 from sidecar.shared.log.storage import open_folder
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_push_run import PATIENCE_S, put_changefeed, reported_by, sending_all, settings, undisturbed
-from tests.rig.sidecar_process import SidecarProcess
 from tests.support.eventually import eventually
 from tests.support.from_start import check_from_start
 from tests.support.recorded_tidb import recorded_tidb
@@ -24,6 +23,7 @@ from tests.support.replaying import stage
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports
 from tests.support.volumes import fill, small_volume
+from tests.tools.rig.sidecar_process import SidecarProcess
 
 LOG_BYTES = 700 << 10
 """Less than the recording's segments take."""

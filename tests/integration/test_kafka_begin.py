@@ -24,10 +24,10 @@ from sidecar.shared.codecs.open_protocol import OpenProtocol
 from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
-from tests.rig import open_protocol
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import real_cluster
 from tests.support.services.kafka import KafkaBroker
+from tests.tools.rig import open_protocol
 from tests.unit.adapters.test_tidb_follow import Followed, History
 from tests.unit.decode.log import logged
 from tests.unit.test_pipeline import FakeRequests, Notes

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from tests.lanes import LANE
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.truth import differences
 from tests.support.kafka_output import decoded, newest, read_all
 from tests.support.services.freezing import freeze, thaw
 from tests.support.services.kafka import KafkaBroker
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import SidecarProcess
+from tests.tools.rig.truth import differences
 
 pytestmark = pytest.mark.xdist_group("kafka-faults")
 

@@ -25,9 +25,9 @@ from sidecar.shared.errors import FeedUnsuitable, SourceLost
 from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.model.nouns import Column, Lane, Message, Seq, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher
-from tests.rig import open_protocol
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.kafka import KafkaBroker
+from tests.tools.rig import open_protocol
 from tests.unit.adapters.test_tidb_follow import Followed, History
 from tests.unit.test_pipeline import FakeRequests, Notes
 

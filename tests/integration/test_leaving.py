@@ -23,12 +23,12 @@ from sidecar.shared.config import EtcdSection, read_config
 from sidecar.shared.errors import FeedLost, RefusedRequest
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
-from tests.rig.changefeed import info, info_key
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd
 from tests.support.tikv.cluster import Cluster
 from tests.support.tikv.recorded import History
 from tests.support.tikv.server import TikvServers
+from tests.tools.rig.changefeed import info, info_key
 
 pytestmark = pytest.mark.xdist_group("leaving")
 

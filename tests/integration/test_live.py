@@ -1,6 +1,6 @@
 """The whole product on real servers, as its users run it, while everything dies: output equals source, nothing goes back.
 
-A rig (tests/rig) stands in for TiDB and TiCDC: MariaDB, its binlog in Kafka, etcd. Sidecar, merge worker and `cdc` are the
+A rig (tests/tools/rig) stands in for TiDB and TiCDC: MariaDB, its binlog in Kafka, etcd. Sidecar, merge worker and `cdc` are the
 installed programs. These are long tests: a Spark that starts takes ten seconds on an idle machine.
 """
 
@@ -22,11 +22,11 @@ from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import CommitTs, TableName
 from tests.lanes import LANE
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
-from tests.rig.truth import await_delivered
 from tests.support.certified import checker
 from tests.support.eventually import eventually
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+from tests.tools.rig.truth import await_delivered
 
 pytestmark = pytest.mark.xdist_group("rig")
 

@@ -13,9 +13,9 @@ from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.run.changefeed_watch import log_of, read_changefeed
 from sidecar.shared.config import read_config
 from sidecar.shared.errors import ConfigError
-from tests.rig import changefeed
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd
+from tests.tools.rig import changefeed
 
 SETTINGS = """
 sinks = ["console:"]

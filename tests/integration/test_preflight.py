@@ -38,16 +38,16 @@ from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Seq
 from sidecar.shared.process.checks import CheckOptions, CheckResult, CheckStatus, Result, carried_out
 from spark_merge.sinks.registry import open_sink
-from tests.rig import changefeed
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.tables import SCHEMA
 from tests.support.deliveries import Segments, deliver, opened
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd, certificates
 from tests.support.services.kafka import READER, STRANGER, KafkaBroker
 from tests.support.services.ports import free_port
 from tests.support.sql_place import uri_of
+from tests.tools.rig import changefeed
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import SidecarProcess
+from tests.tools.rig.tables import SCHEMA
 
 pytestmark = pytest.mark.xdist_group("rig-preflight")
 

@@ -17,7 +17,6 @@ from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_push_messages import undisturbed
 from tests.integration.test_push_run import CHANGEFEED, PATIENCE_S, as_far, put_changefeed, reported_by, settings
 from tests.lanes import LANE
-from tests.rig.sidecar_process import SidecarProcess
 from tests.support.from_start import check_from_start
 from tests.support.messages_sent import sending
 from tests.support.recorded_tidb import recorded_tidb
@@ -25,6 +24,7 @@ from tests.support.replaying import Stage, stage
 from tests.support.senders import FOLDER
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports
+from tests.tools.rig.sidecar_process import SidecarProcess
 
 URIS = {
     "open-protocol": "ticdc-dump://127.0.0.1:{port}/topic?protocol=open-protocol",

@@ -31,14 +31,14 @@ from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_kv_stream import Line, middle
 from tests.integration.test_push_feed import SCRIPT, send_recording
 from tests.lanes import LANE
-from tests.rig import changefeed
-from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.tso import ms_of_tso
 from tests.support.from_start import check_from_start
 from tests.support.recorded_tidb import recorded_tidb
 from tests.support.replaying import Stage, output_of, stage
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports
+from tests.tools.rig import changefeed
+from tests.tools.rig.sidecar_process import SidecarProcess
+from tests.tools.rig.tso import ms_of_tso
 
 PATIENCE_S = 600.0
 """A Spark that starts takes ten seconds on an idle machine, and two minutes on a very busy one."""

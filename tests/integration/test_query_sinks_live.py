@@ -15,7 +15,9 @@ import pytest
 
 from sidecar.shared.process.background import Background
 from tests.lanes import LANE
-from tests.rig.disasters import (
+from tests.support.eventually import eventually
+from tests.support.live_sinks import AWAY, SINKS, LiveSink
+from tests.tools.rig.disasters import (
     AWAY_S,
     DEADLINE_S,
     Disasters,
@@ -27,12 +29,10 @@ from tests.rig.disasters import (
     rows,
     start_dump,
 )
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
-from tests.rig.ticks import ROWS, TICK_STATEMENTS, TICKS, Floors, Ticker
-from tests.rig.workload import Workload
-from tests.support.eventually import eventually
-from tests.support.live_sinks import AWAY, SINKS, LiveSink
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+from tests.tools.rig.ticks import ROWS, TICK_STATEMENTS, TICKS, Floors, Ticker
+from tests.tools.rig.workload import Workload
 
 pytestmark = pytest.mark.xdist_group("query-sinks-live")
 

@@ -11,14 +11,14 @@ import pytest
 from sidecar.replay.judge.rows import rows_by_key
 from sidecar.shared.model.nouns import TableName
 from tests.lanes import LANE
-from tests.rig.binlog import MySqlAddress
-from tests.rig.disasters import DEADLINE_S, Disasters, await_finished, await_progress, pass_through, peak_bytes, start_dump
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
-from tests.rig.tables import SCHEMA
-from tests.rig.truth import LiveTruth, differences, read_truth
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import add_accounts, fill, room
+from tests.tools.rig.binlog import MySqlAddress
+from tests.tools.rig.disasters import DEADLINE_S, Disasters, await_finished, await_progress, pass_through, peak_bytes, start_dump
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+from tests.tools.rig.tables import SCHEMA
+from tests.tools.rig.truth import LiveTruth, differences, read_truth
 
 pytestmark = [pytest.mark.xdist_group("sql-live"), pytest.mark.turns(2, "whole product")]
 

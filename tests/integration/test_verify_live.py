@@ -15,13 +15,13 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.rig.disasters import await_finished, await_progress, start_dump
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.tables import SCHEMA
 from tests.support.eventually import eventually
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import add_accounts
+from tests.tools.rig.disasters import await_finished, await_progress, start_dump
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import SidecarProcess
+from tests.tools.rig.tables import SCHEMA
 
 pytestmark = [pytest.mark.xdist_group("verify-live"), pytest.mark.turns(2, "whole product")]
 

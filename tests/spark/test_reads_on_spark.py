@@ -28,14 +28,14 @@ from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Seq, TableName
 from spark_merge.log.read import new_manifests
 from spark_merge.sinks.files.reader import read_output
 from tests.lanes import LANE
-from tests.rig.rig import Rig
-from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.tables import SCHEMA, TABLES
-from tests.rig.truth import await_delivered
 from tests.support.eventually import eventually
 from tests.support.former import SEGMENTS_MAX, output_by_the_rule
 from tests.support.services.s3 import KEYS, S3, Held
 from tests.support.services.spark import SparkCluster
+from tests.tools.rig.rig import Rig
+from tests.tools.rig.sidecar_process import SidecarProcess
+from tests.tools.rig.tables import SCHEMA, TABLES
+from tests.tools.rig.truth import await_delivered
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster-reads")]
 

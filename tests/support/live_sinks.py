@@ -23,8 +23,6 @@ from sidecar.replay.judge.rows import Key, Row
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.sinks.delta.columns import Mode
-from tests.rig.disasters import Nowhere, Target
-from tests.rig.truth import LiveTruth, differences
 from tests.support import clickhouse_place, delta_place, lake, opensearch_place
 from tests.support.merged_lake import rows_as_texts
 from tests.support.recorded_target import Read, Texts
@@ -34,6 +32,8 @@ from tests.support.services.opensearch import OpenSearchNode
 from tests.support.services.s3 import BUCKET, S3
 from tests.support.storage_place import output, rows_read, table_at_end
 from tests.support.storage_reader import Form
+from tests.tools.rig.disasters import Nowhere, Target
+from tests.tools.rig.truth import LiveTruth, differences
 
 Changes = Callable[[TableSchema], Iterable[tuple[str, Texts]]]
 

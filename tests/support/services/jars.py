@@ -1,6 +1,6 @@
 """The jars of the tests' servers, fetched once by Maven into `.services/` of the project (git ignores it).
 
-A set of jars is a pom: the servers' is beside this file, others (tests/peers) bring their own.
+A set of jars is a pom: the servers' is beside this file, others (tests/tools/peers) bring their own.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from sidecar.cli.main import main
 from sidecar.setup.sql import account_sql, watermark_sql
 from sidecar.shared.config import read_config
 from sidecar.shared.errors import CoordinationLost
-from tests.hostile.keys import Etcd
-from tests.rig.changefeed import info_key
+from tests.tools.hostile.keys import Etcd
+from tests.tools.rig.changefeed import info_key
 from tests.unit.setup.test_cluster import KAFKA, PD, SERVERS, definition
 
 WHOLE = ("--pd", "http://pd-0:2379/,pd-1:2379", "--pd", "pd-2:2379", "-c", "orders")

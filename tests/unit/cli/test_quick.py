@@ -1,6 +1,6 @@
 """What a command loads, asked of a process of its own: what takes long to load and is not needed is not there.
 
-Not by the clock: `python -m tests.bench --only cli` measures.
+Not by the clock: `python -m tests.tools.bench --only cli` measures.
 """
 
 from __future__ import annotations

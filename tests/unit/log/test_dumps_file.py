@@ -17,7 +17,7 @@ from sidecar.shared.log.manifest import LoggedDumps, Manifest, ManifestUnreadabl
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from tests.hostile.files import BYTES
+from tests.tools.hostile.files import BYTES
 
 Files = dict[str, bytes]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sidecar.shared.model.nouns import TableName
-from tests.rig.columns import Index, Table, table_of
+from tests.tools.rig.columns import Index, Table, table_of
 
 
 def table(*columns: dict[str, Any], primary: tuple[str, ...] = ("id",), unique: tuple[tuple[str, ...], ...] = (), name: str = "t") -> Table:

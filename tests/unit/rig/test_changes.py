@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.rig.changes import Change, net_changes
-from tests.rig.row_image import Image
+from tests.tools.rig.changes import Change, net_changes
+from tests.tools.rig.row_image import Image
 from tests.unit.rig.shapes import ID, column, table
 
 T = table(ID, column("email", "varchar(9)", nullable=False), column("v", "int"), unique=(("email",),))

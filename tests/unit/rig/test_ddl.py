@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rig.binlog import ddl_of
+from tests.tools.rig.binlog import ddl_of
 
 CASES = [
     ("create database if not exists `x y`", ("x y", "", 1)),

@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.shared.codecs.open_protocol import OpenProtocol
 from sidecar.shared.model.nouns import Change, Lane, Message, TableName
-from tests.rig.dispatch import Dispatcher, dispatcher_of, matches, partition_of, topic_of
 from tests.support.recordings import recording
+from tests.tools.rig.dispatch import Dispatcher, dispatcher_of, matches, partition_of, topic_of
 from tests.unit.rig.shapes import ID, column, table
 
 ORDERS = TableName("shop", "orders")

@@ -10,10 +10,10 @@ import pytest
 
 from sidecar.shared.model.nouns import Change as Read
 from sidecar.shared.model.nouns import Ddl, Lane, Message, Resolved
-from tests.rig import canal_json, open_protocol
-from tests.rig.changes import Change
-from tests.rig.reading import decoded, envelopes
-from tests.rig.row_image import Value
+from tests.tools.rig import canal_json, open_protocol
+from tests.tools.rig.changes import Change
+from tests.tools.rig.reading import decoded, envelopes
+from tests.tools.rig.row_image import Value
 from tests.unit.rig.shapes import ID, column, table
 
 TS = 470609286571753507

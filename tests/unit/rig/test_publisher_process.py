@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.binlog import MySqlAddress
-from tests.rig.dispatch import Dispatcher
-from tests.rig.publisher import CHECKPOINTS_FILE, Checkpoint, Settings, read_checkpoints, write_checkpoint
-from tests.rig.publisher_process import PublisherProcess
 from tests.support.eventually import PATIENCE_S
+from tests.tools.rig.binlog import MySqlAddress
+from tests.tools.rig.dispatch import Dispatcher
+from tests.tools.rig.publisher import CHECKPOINTS_FILE, Checkpoint, Settings, read_checkpoints, write_checkpoint
+from tests.tools.rig.publisher_process import PublisherProcess
 
 START = Checkpoint("0-1-7", 700)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.rig.row_image import Value, reader
+from tests.tools.rig.row_image import Value, reader
 from tests.unit.rig.shapes import column, table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.rig.tables import TABLES, random_value
+from tests.tools.rig.tables import TABLES, random_value
 from tests.unit.rig.shapes import column, table
 
 

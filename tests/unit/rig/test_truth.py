@@ -10,9 +10,9 @@ import pytest
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.model.nouns import CommitTs
 from spark_merge.sinks.files.sink import FileSink
-from tests.rig.truth import LiveTruth, await_delivered
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, deliver, opened
 from tests.support.eventually import PATIENCE_S
+from tests.tools.rig.truth import LiveTruth, await_delivered
 
 COMPLETE = {ORDERS: CommitTs(100)}
 

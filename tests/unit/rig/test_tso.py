@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rig.tso import STEP, Tso, ms_of_tso, tso_of_ms
+from tests.tools.rig.tso import STEP, Tso, ms_of_tso, tso_of_ms
 
 BINLOGS = st.lists(st.none() | st.integers(0, 2**41), max_size=60)
 """Heartbeats with their times, in any order (a clock may go back), and other transactions."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_merge.codecs.decode.go_quote import go_unquote
-from tests.rig.values import go_json, go_quoted, plain_float
+from tests.tools.rig.values import go_json, go_quoted, plain_float
 
 
 @given(st.binary(max_size=60) | st.text(max_size=30).map(lambda text: text.encode("utf-8", "replace")))

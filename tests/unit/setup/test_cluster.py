@@ -14,8 +14,8 @@ from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
 from sidecar.setup.cluster import ChosenChangefeed, WantedChangefeed, chosen_changefeed, described, matching
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.ticdc.changefeed import ChangefeedName
-from tests.hostile.keys import Etcd
-from tests.rig.changefeed import UPSTREAM_ID, info, info_key
+from tests.tools.hostile.keys import Etcd
+from tests.tools.rig.changefeed import UPSTREAM_ID, info, info_key
 
 ORDERS = ChangefeedName("default", "default", "orders")
 RULES = ("shop.*", "changefeed_dump.*")

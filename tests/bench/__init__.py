@@ -1,1 +1,0 @@
-"""Measurements: `python -m tests.bench` (make bench). Nothing passes or fails by time; each figure has a reference beside it."""

@@ -1,8 +1,0 @@
-"""The areas, in the order of the first report."""
-
-from __future__ import annotations
-
-from tests.hostile import control, files, leaks, push, push_process, unlucky, wrapper
-from tests.hostile.attempts import Area
-
-AREAS: tuple[Area, ...] = (control.AREA, push.AREA, push_process.AREA, leaks.AREA, files.AREA, unlucky.AREA, wrapper.AREA)
