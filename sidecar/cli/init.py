@@ -103,10 +103,12 @@ def init(
 
     from stamina import instrumentation
 
-    from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient
+    from sidecar.adapters.etcd.client import EtcdClient
+    from sidecar.adapters.etcd.keys import BY_OPTIONS
     from sidecar.cli.terminal import console_for
     from sidecar.setup.cluster import WantedChangefeed, chosen_changefeed
-    from sidecar.shared.config import EtcdSection, Tls, is_address
+    from sidecar.shared.config import EtcdSection, Tls
+    from sidecar.shared.config_problems import is_address
     from sidecar.shared.errors import ConfigError, CoordinationLost
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking

@@ -49,7 +49,8 @@ def remove(
 
     from stamina import instrumentation
 
-    from sidecar.adapters.etcd.client import BY_OPTIONS, BY_SETTINGS, EtcdClient
+    from sidecar.adapters.etcd.keys import BY_OPTIONS, BY_SETTINGS
+    from sidecar.adapters.etcd.opening import open_keys
     from sidecar.run import leaving
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking; the answer alone is for the user
@@ -58,7 +59,7 @@ def remove(
     named = (cluster_id, namespace, changefeed_id)
     reach = _by_config(config, named) if config else _by_options(named, pd, (ca, cert, key))
     try:
-        with closing(EtcdClient(reach.etcd, named=BY_SETTINGS if config else replace(BY_OPTIONS, login=LOGIN))) as client:
+        with closing(open_keys(reach.etcd, named=BY_SETTINGS if config else replace(BY_OPTIONS, login=LOGIN))) as client:
             kept = leaving.look(client, reach)
             if not as_json:
                 typer.echo("\n".join(to_be_removed(kept)))

@@ -58,9 +58,10 @@ def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> s
     """`OwnerLookup`. Raises CoordinationLost where etcd is not reachable, ConfigError where it does not let us in, CallFailed for a
     changefeed that is not there, or a name that none can have."""
     from sidecar.adapters.etcd.changefeed import read_changefeed_info
-    from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient, changefeed_root, check_name
-    from sidecar.adapters.etcd.owner import owner
-    from sidecar.shared.ticdc.changefeed_info import BINLOG, changefeed  # what most calls do not need is not loaded for them
+    from sidecar.adapters.etcd.client import EtcdClient
+    from sidecar.adapters.etcd.keys import BY_OPTIONS, changefeed_root, check_name
+    from sidecar.adapters.etcd.owner import owner, owner_of_any
+    from sidecar.shared.ticdc.changefeed_info import changefeed  # what most calls do not need is not loaded for them
 
     try:
         check_name(name)
@@ -71,12 +72,11 @@ def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> s
     client = EtcdClient(EtcdSection(endpoints=tuple(endpoints), tls=tls), named=BY_OPTIONS)
     try:
         try:
-            root = changefeed_root(name, changefeed(name, read_changefeed_info(client, name)).incarnation)
+            holder = owner(client, changefeed_root(name, changefeed(name, read_changefeed_info(client, name)).incarnation))
         except ConfigError as error:
-            root = changefeed_root(name, BINLOG)  # of a sidecar that reads TiDB-Binlog, which no changefeed of TiCDC's is behind
-            if owner(client, root) is None:
+            holder = owner_of_any(client, name)  # TiDB-Binlog has no changefeed, and another one's definition can be in a file
+            if holder is None:
                 raise _not_found(error.message, hint=_SEE_NAME) from error
-        holder = owner(client, root)
     finally:
         client.close()
     return holder.address if holder is not None else None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import Keys
 from sidecar.shared.model.nouns import Lane, ReadEnd, Seq, TableName, TableSchema, physical_ms
 from sidecar.shared.process.checks import CheckFinding, Key, failed
 from sidecar.shared.ticdc.changefeed import Changefeed
@@ -35,7 +35,7 @@ class LogEnd(Protocol):
     def dumps(self) -> tuple[dict[str, Any], ...]: ...
 
 
-ETCD: Key[EtcdClient] = Key("etcd")
+ETCD: Key[Keys] = Key("etcd")
 CHANGEFEED: Key[Changefeed] = Key("changefeed")
 STATE: Key[None] = Key("changefeed state")
 TIDB: Key[None] = Key("tidb")

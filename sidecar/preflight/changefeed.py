@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from uuid import uuid4
 
 from sidecar.adapters.etcd.changefeed import TICDC_ROOT, list_changefeeds
-from sidecar.adapters.etcd.client import ROOT, Compare, Delete, EtcdClient, Put, changefeed_root
 from sidecar.adapters.etcd.keeper import KEEPALIVES_A_LEASE
+from sidecar.adapters.etcd.keys import ROOT, Compare, Delete, Keys, Put, changefeed_root
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.adapters.etcd.owner import owner, owner_log
 from sidecar.adapters.etcd.progress import load_progress
 from sidecar.feeds.checks import LogEnd, of_problem
 from sidecar.run.changefeed_watch import read_changefeed
-from sidecar.shared.config import Config, EtcdSection
+from sidecar.shared.config import Config
 from sidecar.shared.errors import CoordinationError, NoProgress, parted
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import logged_dumps
@@ -24,7 +25,7 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq
 from sidecar.shared.model.progress import newest
 from sidecar.shared.process.checks import Checking, CheckSkipped, failed, ok, warning
-from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.changefeed import UNKNOWN, Changefeed
 from sidecar.shared.ticdc.changefeed_info import masked
 from sidecar.shared.ticdc.suitability import problems_of_key_values
 
@@ -33,13 +34,15 @@ LEASE_LOW_S, LEASE_HIGH_S = 5, 60
 PROBE_LEASE_S = 30
 
 
-def etcd(section: EtcdSection, opened: ExitStack) -> Checking[EtcdClient]:
-    client = EtcdClient(section)
+def etcd(config: Config, opened: ExitStack) -> Checking[Keys]:
+    section = config.etcd
+    client = open_keys(section)
     opened.callback(client.close)
     began_s = time.monotonic()
     there = list_changefeeds(client)
     took_s = time.monotonic() - began_s
-    yield ok(f"{', '.join(section.endpoints)} answered in {took_s * 1000:.0f} ms and has {len(there)} changefeeds")
+    has = "" if config.changefeed.file else f" and has {len(there)} changefeeds"
+    yield ok(f"{section.folder or ', '.join(section.endpoints)} answered in {took_s * 1000:.0f} ms{has}")
     if not LEASE_LOW_S <= section.lease_s <= LEASE_HIGH_S:
         why = "an election in etcd can take longer" if section.lease_s < LEASE_LOW_S else "a standby waits that long"
         yield warning(f"a lease of {section.lease_s} s: {why}", setting="etcd.lease_s", hint="give about 10")
@@ -49,7 +52,7 @@ def etcd(section: EtcdSection, opened: ExitStack) -> Checking[EtcdClient]:
     return client
 
 
-def changefeed(client: EtcdClient, config: Config) -> Checking[Changefeed]:
+def changefeed(client: Keys, config: Config) -> Checking[Changefeed]:
     feed = read_changefeed(client, config)
     if config.feed == "binlog":
         if feed.name in list_changefeeds(client):
@@ -62,12 +65,15 @@ def changefeed(client: EtcdClient, config: Config) -> Checking[Changefeed]:
         return feed
     made_by = f", made by TiCDC {feed.creator_version}" if feed.creator_version else ""
     yield ok(f"{feed.name} is {feed.protocol} to {masked(feed.sink_uri)}{made_by}")
+    if config.changefeed.file:
+        what = f"this is what {config.changefeed.file} says: a change of the changefeed since it was written is not seen"
+        yield ok(f"{what}; write it again after each, and the sidecar attaches again")
     holder = owner(client, changefeed_root(feed.name, feed.incarnation))
     yield ok(f"owned by {holder.host} (pid {holder.pid}) since {holder.since}" if holder else "no sidecar owns it now")
     return feed
 
 
-def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Checking[None]:
+def etcd_write(client: Keys, root: str, *, write: bool) -> Checking[None]:
     if not root.startswith(ROOT) or root.startswith(TICDC_ROOT.rstrip("/")):
         yield failed(f"the root {root} is in TiCDC's own", setting="none", hint="report this: an unknown key there stops TiCDC")
         return
@@ -87,6 +93,9 @@ def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Checking[None]:
 
 
 def state(changefeed: Changefeed) -> Checking[None]:
+    if changefeed.state == UNKNOWN:
+        yield ok("not known, as a file has the definition: whether it sends is seen by its messages and resolved marks alone")
+        return
     against = [problem for problem in problems_of_key_values(changefeed) if problem.setting == "state"]
     yield from map(of_problem, against)
     if not against:
@@ -97,7 +106,7 @@ def state(changefeed: Changefeed) -> Checking[None]:
             yield ok(changefeed.state)
 
 
-def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | None, standby: bool) -> Checking[None]:
+def owners_log(client: Keys, root: str, folder: Folder, *, last: LogEnd | None, standby: bool) -> Checking[None]:
     """Whether `folder`, which ends with `last`, is the log that the present owner writes: the next owner continues there.
     A standby fails where it is not; an operator who means to begin a new log is warned."""
     holder, written, own = owner(client, root), owner_log(client, root), known_id(folder)
@@ -117,7 +126,7 @@ def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | 
         yield ok(f"{folder} is the log that {holder.host} writes")
 
 
-def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | None) -> Checking[None]:
+def dump_on_record(client: Keys, root: str, *, log: str, last: LogEnd | None) -> Checking[None]:
     """Whether the dump that etcd knows of is in this log, which ends with `last` and has the id `log`."""
     try:
         stored = load_progress(client, root)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecar.adapters.etcd.client import changefeed_root
+from sidecar.adapters.etcd.keys import changefeed_root
 from sidecar.feeds.binlog import checks as binlog
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, TIDB, LogEnd, Tables
 from sidecar.feeds.kafka import checks as kafka
@@ -80,7 +80,7 @@ def _of_this_process() -> Sequence[Check[Any]]:
 def _of_etcd() -> Sequence[Check[Any]]:
     named = "changefeed.id, changefeed.namespace, changefeed.cluster"
     return (
-        Check(ETCD, lambda it: changefeed.etcd(it.config.etcd, it.opened), "etcd.endpoints", standby=True),
+        Check(ETCD, lambda it: changefeed.etcd(it.config, it.opened), "etcd.endpoints, etcd.folder", standby=True),
         Check(CHANGEFEED, lambda it: changefeed.changefeed(it[ETCD], it.config), named, (ETCD,), standby=True),
         Check(STATE, lambda it: changefeed.state(it[CHANGEFEED]), "sink-uri (changefeed)", (CHANGEFEED,)),
         Check(Key("etcd write"), _etcd_write, "etcd.user", (CHANGEFEED,)),

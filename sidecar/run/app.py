@@ -20,9 +20,10 @@ from threading import Event
 
 import sidecar
 from sidecar.adapters.clock import MonotonicClock, newest_ts, wall_ms
-from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.history import read_history
 from sidecar.adapters.etcd.keeper import KeeperProcess
+from sidecar.adapters.etcd.keys import changefeed_root
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_console
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
@@ -107,12 +108,11 @@ class Sidecar:
         storage.log_folder(config.log.uri)
         self.spill = FileSpill(config.log.spill_folder or None)
         self.config = config
-        self.stopping = Event()
+        self.stopping, self.clock = Event(), MonotonicClock()
         self.status: SidecarStatus | None = None
         self.last_error = self.hindered = ""
         self.requests, self.tally = QueuedRequests(), MetricsTally()
         self.measured = MeasuredTerms(Samples(), Chunks(CHUNKS_SHOWN_MAX, first=False), SeenDdls())
-        self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
         self._targets = targets or {}
         self._verifications: TermVerifications | None = None
@@ -146,7 +146,7 @@ class Sidecar:
     def _make(self) -> None:
         config = self.config
         check_disjoint(config.log.uri, config.sinks)
-        self.client = EtcdClient(config.etcd)
+        self.client = open_keys(config.etcd)
         self._parts.callback(self.client.close)
         self.changefeed = read_changefeed(self.client, config)
         self.schemas = TidbSchemas(config.source)

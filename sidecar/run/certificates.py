@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sidecar
-from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import pd_cluster_id
+from sidecar.adapters.etcd.keys import Keys
 from sidecar.run.auxiliary import Services
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports
@@ -13,7 +13,7 @@ from sidecar.run.term import Term
 from sidecar.shared.log import storage
 
 
-def serve_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, services: Services) -> None:
+def serve_certificates(term: Term, client: Keys, measured: MeasuredTerms, services: Services) -> None:
     """They follow the log until the term's end, and retention waits for them. `term` has begun. `measured` receives the chunks of its
     dumps."""
     outside = term.pipeline.outside

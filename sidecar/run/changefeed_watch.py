@@ -8,38 +8,51 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 
 import stamina
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info
-from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import Keys
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.run.resumes import Resumes
 from sidecar.shared.config import Config
-from sidecar.shared.errors import CoordinationLost, FeedChanged
+from sidecar.shared.errors import ConfigError, CoordinationLost, FeedChanged
 from sidecar.shared.process.background import Background
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, of_binlog
+from sidecar.shared.ticdc.definition_file import definition_in
 
 LOOK_EVERY_S = 5.0
 """A read of one key of etcd; TiCDC itself takes as long to carry a change out."""
 
 
-def read_changefeed(client: EtcdClient, config: Config) -> Changefeed:
-    """As the feed has it: TiCDC's in etcd, or, of TiDB-Binlog, what the settings make. Raises ConfigError for one that is not there."""
+def read_changefeed(client: Keys, config: Config) -> Changefeed:
+    """As the feed has it: TiCDC's in etcd, or in a file; of TiDB-Binlog, what the settings make. Raises ConfigError for one that is not
+    there."""
     if config.feed == "binlog":
         binlog = config.binlog
         return of_binlog(binlog.name, filter=binlog.filter, case_sensitive=binlog.case_sensitive, start_ts=binlog.initial_commit_ts)
     section = config.changefeed
     name = ChangefeedName(section.cluster, section.namespace, section.id)
-    return changefeed(name, read_changefeed_info(client, name))
+    return changefeed(name, _of_file(section.file, name, config.kafka.brokers) if section.file else read_changefeed_info(client, name))
+
+
+def _of_file(file: str, name: ChangefeedName, brokers: str) -> bytes:
+    try:
+        return definition_in(Path(file).read_text(encoding="utf-8"), name, brokers=brokers)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"changefeed.file {file} cannot be read: {error}", hint="name the file of the changefeed's definition") from error
+    except ConfigError as error:
+        raise ConfigError(f"changefeed.file {file}: {error.message}", hint=error.hint) from error
 
 
 def log_of(config: Config) -> str:
     """The log's id, as soon as etcd answers: a machine may come up before its etcd does. Raises ConfigError for a changefeed that is not
     there."""
     log = ""
-    with closing(EtcdClient(config.etcd)) as client:
+    with closing(open_keys(config.etcd)) as client:
         for attempt in stamina.retry_context(CoordinationLost, attempts=None, timeout=None, wait_initial=1.0, wait_max=30.0):
             with attempt:
                 log = read_changefeed(client, config).log_id
@@ -49,7 +62,7 @@ def log_of(config: Config) -> str:
 class ChangefeedWatch:
     """Looks in the background whether `changefeed` is still so defined, and was not resumed over a gap; `check` raises if not."""
 
-    def __init__(self, client: EtcdClient, config: Config, changefeed: Changefeed, resumes: Resumes | None = None) -> None:
+    def __init__(self, client: Keys, config: Config, changefeed: Changefeed, resumes: Resumes | None = None) -> None:
         self._client, self._config, self._changefeed, self._resumes = client, config, changefeed, resumes
         self._looking = Background(self._look, name="changefeed")
         self.check, self.close = self._looking.check, self._looking.close
@@ -64,7 +77,7 @@ class ChangefeedWatch:
                 continue  # the lease ends when that has lasted too long
             if _stream(now) != _stream(self._changefeed):
                 raise FeedChanged(
-                    f"the definition of changefeed {now.name} changed in etcd",
+                    f"the definition of changefeed {now.name} changed in {self._config.changefeed.file or 'etcd'}",
                     hint="nothing: the sidecar attaches again with the new definition",
                 )
 

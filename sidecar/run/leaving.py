@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info
-from sidecar.adapters.etcd.client import ROOT, Delete, EtcdClient, changefeed_root, check_name
+from sidecar.adapters.etcd.keys import ROOT, Delete, Keys, changefeed_root, check_name
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.binlog.nodes import OFFLINE
@@ -31,6 +31,7 @@ from sidecar.feeds.binlog.drainer import leave
 from sidecar.feeds.binlog.make import nodes_of, pd_of
 from sidecar.feeds.kafka.make import group_of
 from sidecar.feeds.tikv.gc import service_id
+from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.shared.config import Config, EtcdSection, TikvSection
 from sidecar.shared.errors import ConfigError, RefusedRequest, TicdcDumpError
 from sidecar.shared.log import storage
@@ -100,25 +101,24 @@ def reach_by(name: ChangefeedName, etcd: EtcdSection) -> Reach:
     return Reach(name, etcd, TikvSection(pd=etcd.endpoints, tls=etcd.tls))
 
 
-def look(client: EtcdClient, reach: Reach) -> KeptBehind:
+def look(client: Keys, reach: Reach) -> KeptBehind:
     """Reads only. Raises RefusedRequest while a sidecar owns the changefeed, and what etcd and PD raise."""
     name = reach.name
     check_name(name)
     base = f"{ROOT}{name.cluster}/{name.namespace}/{name.id}/"
     keys = [entry.key for entry in client.get_prefix(base, keys_only=True)]
-    defined = _defined(client, name)
+    defined = _defined(client, reach)
     in_etcd = {key.removeprefix(base).partition("/")[0] for key in keys}
     known = sorted(in_etcd | {defined, _of_log(reach)} - {""})
     roots = tuple(changefeed_root(name, incarnation) for incarnation in known)
     for root in roots:
         if holder := owner(client, root):
             raise _owned(name, holder)
-    with closing(PdClient(reach.pd)) as pd:
-        safe_points = tuple(service_id(f"{name}/{incarnation}") for incarnation in known) if pd.answers_as_pd() else ()
+    safe_points = tuple(service_id(f"{name}/{incarnation}") for incarnation in known) if _is_pd(reach.pd) else ()
     return KeptBehind(name, roots, tuple(keys), safe_points, tuple(_left(reach, is_defined=bool(defined))), _drainer(reach.config))
 
 
-def remove(client: EtcdClient, reach: Reach, kept: KeptBehind) -> None:
+def remove(client: Keys, reach: Reach, kept: KeptBehind) -> None:
     """Raises as `look`; nothing of etcd is removed then."""
     if not kept.keys and not kept.safe_points and not kept.drainer:
         return
@@ -135,7 +135,7 @@ def remove(client: EtcdClient, reach: Reach, kept: KeptBehind) -> None:
             mine.fenced([Delete(f"{mine.root}/")])
 
 
-def _own(client: EtcdClient, root: str, name: ChangefeedName, held: ExitStack) -> EtcdOwner:
+def _own(client: Keys, root: str, name: ChangefeedName, held: ExitStack) -> EtcdOwner:
     mine = EtcdOwner(client, root, lease_s=LEASE_S, holder=OwnerHolder(socket.gethostname(), os.getpid(), "none: ticdc-dump remove"))
     held.callback(mine.release)
     if mine.acquire(timeout_s=0) is None:
@@ -152,10 +152,19 @@ def _owned(name: ChangefeedName, holder: OwnerHolder | None) -> RefusedRequest:
     )
 
 
-def _defined(client: EtcdClient, name: ChangefeedName) -> str:
-    """The incarnation that TiCDC has now; empty for none."""
+def _is_pd(section: TikvSection) -> bool:
+    if not section.pd:
+        return False
+    with closing(PdClient(section)) as pd:
+        return pd.answers_as_pd()
+
+
+def _defined(client: Keys, reach: Reach) -> str:
+    """The incarnation that TiCDC has now, as far as is known; empty for none."""
     try:
-        return changefeed(name, read_changefeed_info(client, name)).incarnation
+        if reach.config is not None and reach.config.changefeed.file:
+            return read_changefeed(client, reach.config).incarnation
+        return changefeed(reach.name, read_changefeed_info(client, reach.name)).incarnation
     except ConfigError:  # it was removed, which is what most who leave have done before
         return ""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sidecar.adapters.etcd.changefeed import read_life
-from sidecar.adapters.etcd.client import EtcdClient, Put
+from sidecar.adapters.etcd.keys import Keys, Put
 from sidecar.shared.config import Config
 from sidecar.shared.errors import Compacted
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
@@ -19,7 +19,7 @@ from sidecar.shared.ticdc.resumes import check_resume
 class Resumes:
     """`begin` comes once, before `look` is of any effect; then one thread looks."""
 
-    def __init__(self, client: EtcdClient, name: ChangefeedName, root: str, note: Callable[[str], object]) -> None:
+    def __init__(self, client: Keys, name: ChangefeedName, root: str, note: Callable[[str], object]) -> None:
         self._client, self._name, self._note = client, name, note
         self._key = f"{root}/definition"
         self._looked: int | None = None
@@ -63,5 +63,6 @@ class Resumes:
 
 
 def reports_no_gap(config: Config, changefeed: Changefeed) -> bool:
-    """Whether a resume from another checkpoint leaves the changefeed's incarnation as it is, and its messages without a word."""
-    return config.encoded and changefeed.new_architecture
+    """Whether a resume from another checkpoint leaves the changefeed's incarnation as it is, and its messages without a word, and etcd has
+    its life."""
+    return config.encoded and changefeed.new_architecture and not config.changefeed.file

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import stamina
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
-from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import other_members, pd_cluster_id, tidb_servers
+from sidecar.adapters.etcd.keys import Keys
 from sidecar.shared.errors import ConfigError, CoordinationLost, FeedUnsuitable, RefusedRequest
 from sidecar.shared.process.kept_secrets import without_secrets
 from sidecar.shared.process.printable import one_line
@@ -68,7 +68,7 @@ class ChosenChangefeed:
 
 
 @stamina.retry(on=CoordinationLost, attempts=ASK_TRIES, timeout=ASK_S, wait_initial=0.2)
-def matching(client: EtcdClient, wanted: WantedChangefeed) -> list[ChangefeedName]:
+def matching(client: Keys, wanted: WantedChangefeed) -> list[ChangefeedName]:
     """At least one. Raises ConfigError that lists the changefeeds there are."""
     there = list_changefeeds(client)
     place = ", ".join(client.section.endpoints)
@@ -86,7 +86,7 @@ def matching(client: EtcdClient, wanted: WantedChangefeed) -> list[ChangefeedNam
     return names
 
 
-def described(client: EtcdClient, name: ChangefeedName) -> str:
+def described(client: Keys, name: ChangefeedName) -> str:
     """State, protocol and sink in one line, or why they cannot be read."""
     try:
         return summary(changefeed(name, read_changefeed_info(client, name)))
@@ -106,7 +106,7 @@ def shown_uri(uri: str) -> str:
 
 
 @stamina.retry(on=CoordinationLost, attempts=ASK_TRIES, timeout=ASK_S, wait_initial=0.2)
-def chosen_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bool) -> ChosenChangefeed:
+def chosen_changefeed(client: Keys, name: ChangefeedName, *, key_values: bool) -> ChosenChangefeed:
     """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
     never carry a dump."""
     chosen = changefeed(name, read_changefeed_info(client, name))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import msgspec
 
 from sidecar.setup.cluster import ChosenChangefeed, shown_uri
-from sidecar.shared.config import Config, is_address
+from sidecar.shared.config import Config
+from sidecar.shared.config_problems import is_address
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.process.printable import one_line
 

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from msgspec import Meta, Struct
 
 from sidecar.shared.config_errors import in_words
+from sidecar.shared.config_problems import ETCD_TIMEOUT_S, problems
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, ReadWith
 
-ETCD_TIMEOUT_S = 5.0
-"""By default, whatever the lease: keepalives and writes have bounds of their own."""
 CHUNK_ROWS_MAX = 2**32 - 1
 """What a message of the control service carries."""
 
@@ -52,18 +50,22 @@ class Tls(_Section, frozen=True, kw_only=True):
 
 
 class ChangefeedSection(_Section, frozen=True, kw_only=True):
-    """Which changefeed. `cluster` is TiCDC's --cluster-id."""
+    """Which changefeed. `cluster` is TiCDC's --cluster-id. `file`: its definition, where TiCDC's etcd is out of reach
+    (shared/ticdc/definition_file.py); empty: etcd has it."""
 
     id: Name
     namespace: Name = "default"
     cluster: Name = "default"
+    file: str = ""
 
 
 class EtcdSection(_Section, frozen=True, kw_only=True):
-    """TiCDC's own etcd: PD's client endpoints, `host:port` without a scheme. `lease_s`: a standby takes over after so long.
-    `timeout_s`: for one answer, no longer than that."""
+    """Where lease, progress and history are. `endpoints`: TiCDC's own etcd, PD's client endpoints, `host:port` without a scheme; with
+    `changefeed.file` any etcd. `folder`: in its place a folder on a local disk, for one machine. `lease_s`: a standby takes over after so
+    long. `timeout_s`: for one answer, no longer than that."""
 
-    endpoints: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    endpoints: tuple[Name, ...] = ()
+    folder: str = ""
     tls: Tls = Tls()
     user: str = ""
     password_file: str = ""
@@ -280,7 +282,7 @@ def read_config(path: Path, text: str | None = None) -> Config:
     """`text`: what is to be written to `path`; None: what is there. Raises ConfigError that names the file, the setting and what is wrong
     with it."""
     config = read_settings(path, Config, documented="deploy/config.example.toml", completed=_completed, text=text)
-    for what, hint in _problems(config):
+    for what, hint in problems(config):
         raise ConfigError(f"{path}: {what}", hint=hint)
     return msgspec.structs.replace(config, sinks=tuple(placed(uri, config.log.uri) for uri in config.sinks))
 
@@ -324,68 +326,6 @@ def placed(sink: str, log: str) -> str:
     query = "&".join(filter(None, (of_log.query, parts.query)))
     place = (of_log.netloc, of_log.path.rstrip("/")) if of_log.scheme == "s3" else ("", os.path.abspath(of_log.path))
     return f"grpc://{place[0]}{place[1]}{SPOOL_SUFFIX}{f'?{query}' if query else ''}"
-
-
-def _problems(config: Config) -> Iterator[tuple[str, str]]:
-    """What a type cannot say, and the way out."""
-    if config.etcd.timeout_s > max(config.etcd.lease_s, ETCD_TIMEOUT_S):
-        what = f"etcd.timeout_s is {config.etcd.timeout_s:g}, longer than the lease that it is to keep ({config.etcd.lease_s} s)"
-        yield what, "set etcd.timeout_s well below etcd.lease_s"
-    if config.dump.read_on == "spark" and not config.spark.managed:
-        yield 'dump.read_on is "spark" and spark.managed is false', 'let the sidecar start the worker, or set dump.read_on = "sidecar"'
-    if config.dump.read_with is ReadWith.TIKV and not (config.tikv.pd and config.way in ("tikv", "push")):
-        what = 'dump.read_with is "tikv", which needs tikv.pd, and a feed of key-values, by whose schemas raw rows are decoded'
-        yield what, 'set tikv.pd, and feed to "tikv", or to "push" with push.form = "key-values"; or set dump.read_with to "sql"'
-    if not _is_zone(config.kafka.server_tz):
-        what = f"kafka.server_tz is {config.kafka.server_tz!r}, and no such time zone is known here"
-        yield what, "give the TiCDC server's --tz by its name in the tz database: UTC, Asia/Shanghai; SYSTEM is the zone of its machine"
-    for setting, uri in (("log.uri", config.log.uri), *((f"sinks (number {number})", uri) for number, uri in enumerate(config.sinks, 1))):
-        if not _is_uri(uri):
-            yield f"{setting} is no URI", "in a password, and in a parameter's value, write '[' as %5B and ']' as %5D"
-        elif not urlsplit(uri).scheme and not uri.startswith("/"):
-            yield f"{setting} is neither a URI nor the whole path of a folder", "write /var/out, or a URI as deploy/SINKS.md has them"
-    if config.feed == "binlog":
-        yield from _of_binlog(config)
-    served = {"control.listen": config.control.listen, "push.listen": config.push.listen}
-    named = {"metrics.listen": config.metrics.listen, "control.advertise": config.control.advertise}
-    named |= {"console.listen": config.console.listen, "console.advertise": config.console.advertise}
-    for setting, address in {**served, **{name: given for name, given in named.items() if given}}.items():
-        if not is_address(address):
-            yield f"{setting} is {address!r}, expected host:port", "give a host and a port from 1 to 65535; IPv6 as [::1]:8310"
-
-
-def _of_binlog(config: Config) -> Iterator[tuple[str, str]]:
-    if not config.binlog.name or not config.binlog.pd:
-        yield 'binlog.name and binlog.pd are needed with feed = "binlog"', "name this sidecar, and give PD's client addresses"
-    if config.changefeed != ChangefeedSection(id=config.binlog.name):
-        yield "[changefeed] is given, and TiDB-Binlog has none", "leave it out: binlog.name is what commands call this sidecar by"
-    named = {"binlog.listen": config.binlog.listen, "binlog.advertise": config.binlog.advertise or config.binlog.listen}
-    for setting, address in named.items():
-        if not is_address(address):
-            yield f"{setting} is {address!r}, expected host:port", "give a host and a port from 1 to 65535; IPv6 as [::1]:8249"
-
-
-def _is_uri(text: str) -> bool:
-    try:
-        return bool(urlsplit(text))
-    except ValueError:
-        return False
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        return bool(ZoneInfo(name))
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # the last one: a folder of the database
-        return False
-
-
-def is_address(text: str) -> bool:
-    """`host:port`, with a port that others can connect to."""
-    host, _, port = text.rpartition(":")
-    whole = host.startswith("[") and host.endswith("]") if ":" in host else host.strip("[]") == host
-    bare = host.strip("[]")
-    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535
-    return whole and bool(bare) and not any(letter.isspace() or letter in "/@?#" for letter in bare) and is_port
 
 
 def read_secret(path: str) -> str:

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from sidecar.adapters.etcd.client import EtcdClient, Put, changefeed_root
+from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory, read_history
+from sidecar.adapters.etcd.keys import Put, changefeed_root
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.memory.progress import MemoryHistory, MemoryProgress
@@ -53,13 +56,13 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
 class OwnerProcess:
     """A process that owns the changefeed, until the next one does."""
 
-    def __init__(self, etcd: Etcd) -> None:
-        self._etcd, self._ending = etcd, ExitStack()
+    def __init__(self, section: EtcdSection) -> None:
+        self._section, self._ending = section, ExitStack()
         self.noticed: list[str] = []
 
     def become(self) -> EtcdProgress:
         self._ending.close()
-        client = EtcdClient(EtcdSection(endpoints=self._etcd.endpoints))
+        client = open_keys(self._section)
         self._ending.callback(client.close)
         owner = EtcdOwner(client, ROOT, lease_s=10, holder=OwnerHolder("here", 1, "127.0.0.1:8310"))
         self._ending.callback(owner.release)
@@ -73,7 +76,14 @@ class OwnerProcess:
 @pytest.fixture
 def process(etcd: Etcd) -> Iterator[OwnerProcess]:
     etcd.etcdctl("del", "--prefix", f"{ROOT}/")
-    made = OwnerProcess(etcd)
+    made = OwnerProcess(EtcdSection(endpoints=etcd.endpoints))
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def with_folder(tmp_path: Path) -> Iterator[OwnerProcess]:
+    made = OwnerProcess(EtcdSection(folder=str(tmp_path)))
     yield made
     made.end()
 
@@ -81,14 +91,14 @@ def process(etcd: Etcd) -> Iterator[OwnerProcess]:
 Open = Callable[[], ProgressStore]
 
 
-@pytest.fixture(params=["twin", "etcd"])
+@pytest.fixture(params=["twin", "process", "with_folder"])
 def reopened(request: pytest.FixtureRequest) -> Open:
     """Opens store and history as the next process would."""
     if request.param == "twin":
         kept = MemoryProgress()
         assert isinstance(kept.history, MemoryHistory)
         return lambda: kept
-    process: OwnerProcess = request.getfixturevalue("process")
+    process: OwnerProcess = request.getfixturevalue(request.param)
     return process.become
 
 

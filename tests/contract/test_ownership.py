@@ -1,10 +1,11 @@
-"""What every Ownership keeps: the one in etcd, and the twin in memory."""
+"""What every Ownership keeps: the one in etcd or in a local folder, and the twin in memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,8 +13,10 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.folder import FolderKeys
 from sidecar.adapters.etcd.keeper import KeeperProcess
+from sidecar.adapters.etcd.keys import changefeed_root
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.memory.owner import Election, MemoryOwner
 from sidecar.ports import Ownership
@@ -48,14 +51,17 @@ class MemoryContest:
 
 
 @dataclass
-class EtcdContest:
-    etcd: Etcd
+class KeysContest:
+    """`end_lease`: of this number, and its holder is not told."""
+
+    section: EtcdSection
+    end_lease: Callable[[int], object]
     root: str
     by_process: bool
     candidates: list[EtcdOwner] = field(default_factory=list)
 
     def candidate(self, lease_s: int = LEASE_S) -> Ownership:
-        client = EtcdClient(EtcdSection(endpoints=self.etcd.endpoints))
+        client = open_keys(self.section)
         holder = OwnerHolder("here", 1, f"127.0.0.1:{len(self.candidates)}")
         made = EtcdOwner(client, self.root, lease_s=lease_s, holder=holder)
         if self.by_process:
@@ -66,7 +72,7 @@ class EtcdContest:
     def expire(self) -> None:
         entry = self.candidates[0].client.get(f"{self.root}/owner")
         assert entry is not None
-        self.etcd.etcdctl("lease", "revoke", f"{entry.lease:x}")
+        self.end_lease(entry.lease)
 
     def close(self) -> None:
         for candidate in self.candidates:
@@ -80,15 +86,22 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
         yield running
 
 
-@pytest.fixture(params=["twin", "etcd", "etcd, kept by a process"])
-def contest(request: pytest.FixtureRequest) -> Iterator[Contest]:
+@pytest.fixture(params=["twin", "etcd", "etcd, kept by a process", "folder", "folder, kept by a process"])
+def contest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Contest]:
     if request.param == "twin":
         yield MemoryContest()
         return
-    name = ChangefeedName("default", "default", f"test-{uuid4().hex}")
-    real = EtcdContest(request.getfixturevalue("etcd"), changefeed_root(name, "1"), by_process=request.param != "etcd")
-    yield real
-    real.close()
+    section = EtcdSection(folder=str(tmp_path / "state"))
+    with closing(FolderKeys(section)) as other:
+        end_lease: Callable[[int], object] = other.revoke
+        if request.param.startswith("etcd"):
+            etcd: Etcd = request.getfixturevalue("etcd")
+            section = EtcdSection(endpoints=etcd.endpoints)
+            end_lease = lambda lease: etcd.etcdctl("lease", "revoke", f"{lease:x}")  # noqa: E731 - as short as it is used
+        root = changefeed_root(ChangefeedName("default", "default", f"test-{uuid4().hex}"), "1")
+        real = KeysContest(section, end_lease, root, by_process="by a process" in request.param)
+        yield real
+        real.close()
 
 
 def test_nobody_owns_at_first(contest: Contest) -> None:

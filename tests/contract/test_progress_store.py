@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.keys import changefeed_root
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.memory.progress import MemoryProgress
@@ -41,8 +43,8 @@ PROGRESS = Progress(
 Open = Callable[[], ProgressStore]
 
 
-@pytest.fixture
-def in_etcd(tmp_path: Path) -> Iterator[Open]:
+@contextmanager
+def _in_keys(section: EtcdSection) -> Iterator[Open]:
     """Each process owns the changefeed in its turn."""
     root = changefeed_root(ChangefeedName("default", "default", "orders"), "1")
     opened: list[EtcdOwner] = []
@@ -55,25 +57,36 @@ def in_etcd(tmp_path: Path) -> Iterator[Open]:
 
     def reopen() -> ProgressStore:
         close()
-        client = EtcdClient(EtcdSection(endpoints=etcd.endpoints))
+        client = open_keys(section)
         opened.append(EtcdOwner(client, root, lease_s=10, holder=OwnerHolder("here", 1, "127.0.0.1:8310")))
         assert opened[0].acquire(timeout_s=PATIENCE_S) is not None
         return EtcdProgress(client, root, opened[0])
 
-    with Etcd(tmp_path / "etcd") as etcd:
+    yield reopen
+    close()
+
+
+@pytest.fixture
+def in_etcd(tmp_path: Path) -> Iterator[Open]:
+    with Etcd(tmp_path / "etcd") as etcd, _in_keys(EtcdSection(endpoints=etcd.endpoints)) as reopen:
         yield reopen
-        close()
 
 
-@pytest.fixture(params=["twin", "local", "memory", "etcd"])
+@pytest.fixture
+def in_folder(tmp_path: Path) -> Iterator[Open]:
+    with _in_keys(EtcdSection(folder=str(tmp_path / "state"))) as reopen:
+        yield reopen
+
+
+@pytest.fixture(params=["twin", "local", "memory", "in_etcd", "in_folder"])
 def reopened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Opens the store as the next process would."""
     match request.param:
         case "twin":
             kept = MemoryProgress()
             return lambda: kept
-        case "etcd":
-            return request.getfixturevalue("in_etcd")  # type: ignore[no-any-return]  # pytest does not know fixtures' types
+        case "in_etcd" | "in_folder":
+            return request.getfixturevalue(request.param)  # type: ignore[no-any-return]  # pytest does not know fixtures' types
     folder = open_folder(str(tmp_path / "new" / "folder") if request.param == "local" else f"memory://progress{tmp_path}")
     return lambda: FileProgress(folder)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
-from sidecar.adapters.etcd.client import Delete, EtcdClient, Put
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import Delete, Put
 from sidecar.binlog.nodes import DRAINERS, OFFLINE, ONLINE, PAUSED, PUMPS, Node
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.drainer import leave

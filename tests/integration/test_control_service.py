@@ -24,7 +24,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.cli import dump_commands
 from sidecar.control.answers import EXIT_NOT_FOUND, EXIT_USAGE, CallFailed

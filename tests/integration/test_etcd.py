@@ -22,9 +22,10 @@ from typing import Any
 import pytest
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
-from sidecar.adapters.etcd.client import OPERATIONS_MAX, Compare, Delete, EtcdClient, Put, Transaction, changefeed_root
+from sidecar.adapters.etcd.client import OPERATIONS_MAX, EtcdClient
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY, pd_cluster_id
 from sidecar.adapters.etcd.keeper import KeeperProcess
+from sidecar.adapters.etcd.keys import Compare, Delete, Keys, Put, Transaction, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_log
 from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
@@ -88,7 +89,7 @@ def candidate(etcd: Etcd, *, lease_s: int = LEASE_S, **settings: Any) -> Iterato
         made.release()
 
 
-def answers(client: EtcdClient) -> bool:
+def answers(client: Keys) -> bool:
     try:
         client.get(f"{KEYS}/any")
     except CoordinationLost:
@@ -713,7 +714,7 @@ def _transactions_of_a_save(faulty: Faulty, dumps: tuple[Progress, ...]) -> int:
     return faulty.count - before
 
 
-def _generations(client: EtcdClient) -> int:
+def _generations(client: Keys) -> int:
     return len(
         {entry.key.removeprefix(f"{KEYS}/progress/").partition("/")[0] for entry in client.get_prefix(f"{KEYS}/progress/", keys_only=True)}
     )

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.adapters.etcd.client import EtcdClient, Put, changefeed_root
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import Put, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.feeds.tikv.gc import service_id
 from sidecar.run import leaving

@@ -13,7 +13,8 @@ from wsgiref.simple_server import WSGIServer
 
 import pytest
 
-from sidecar.adapters.etcd.client import EtcdClient, Transaction
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import Transaction
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.tidb.source import MarkRow, TidbSource
 from sidecar.feeds.push.puller import PushPuller

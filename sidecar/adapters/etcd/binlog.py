@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sidecar.adapters.etcd.client import EtcdClient, Put
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import Put
 from sidecar.binlog.nodes import DRAINERS, PUMPS, Node, node_of
 from sidecar.shared.config import EtcdSection
 from sidecar.shared.errors import CoordinationError

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from sidecar.adapters.etcd.client import EtcdClient, EtcdEntry, check_name
+from sidecar.adapters.etcd.keys import KeyEntry, Keys, check_name
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import ChangefeedName
@@ -31,7 +31,7 @@ class _Status(msgspec.Struct, frozen=True):
     checkpoint_ts: Annotated[int, Meta(gt=0)] = msgspec.field(name="checkpoint-ts")
 
 
-def read_changefeed_info(client: EtcdClient, name: ChangefeedName) -> bytes:
+def read_changefeed_info(client: Keys, name: ChangefeedName) -> bytes:
     """ChangeFeedInfo as TiCDC wrote it; it holds the sink's password. Raises ConfigError that lists the changefeeds there are."""
     entry = client.get(_key(name, "info"))
     if entry is not None:
@@ -44,13 +44,13 @@ def read_changefeed_info(client: EtcdClient, name: ChangefeedName) -> bytes:
     )
 
 
-def read_checkpoint_ts(client: EtcdClient, name: ChangefeedName) -> CommitTs | None:
+def read_checkpoint_ts(client: Keys, name: ChangefeedName) -> CommitTs | None:
     """How far TiCDC has sent everything; None before it recorded any. Raises FeedUnsuitable if what is there is no status."""
     entry = client.get(_key(name, "status"))
     return None if entry is None else _checkpoint_ts(entry)
 
 
-def _checkpoint_ts(entry: EtcdEntry) -> CommitTs:
+def _checkpoint_ts(entry: KeyEntry) -> CommitTs:
     try:
         return CommitTs(msgspec.json.decode(entry.value, type=_Status).checkpoint_ts)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -59,7 +59,7 @@ def _checkpoint_ts(entry: EtcdEntry) -> CommitTs:
         ) from error
 
 
-def read_life(client: EtcdClient, name: ChangefeedName, *, revision: int = 0) -> Life | None:
+def read_life(client: Keys, name: ChangefeedName, *, revision: int = 0) -> Life | None:
     """How the changefeed stands, or stood when etcd was at `revision`; None if it was not there. Raises Compacted, FeedUnsuitable."""
     info, status = (client.get(_key(name, what), revision=revision) for what in ("info", "status"))
     if info is None:
@@ -73,7 +73,7 @@ def read_life(client: EtcdClient, name: ChangefeedName, *, revision: int = 0) ->
     return Life(info.modified, state, None if status is None else _checkpoint_ts(status))
 
 
-def list_changefeeds(client: EtcdClient, cluster: str | None = None) -> list[ChangefeedName]:
+def list_changefeeds(client: Keys, cluster: str | None = None) -> list[ChangefeedName]:
     """Of one TiCDC cluster, or of all that use this etcd."""
     prefix = TICDC_ROOT if cluster is None else f"{TICDC_ROOT}{cluster}/"
     names = []

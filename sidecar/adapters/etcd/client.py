@@ -17,18 +17,15 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import grpc
 
+from sidecar.adapters.etcd.keys import BY_SETTINGS, ROOT, Compare, Delete, EtcdNamed, KeyEntry, Put, Transaction, after
 from sidecar.adapters.etcd.messages import etcd_messages
 from sidecar.shared.config import EtcdSection, read_secret
 from sidecar.shared.errors import Compacted, ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.shared.process.tls import section_credentials
-from sidecar.shared.ticdc.changefeed import NAME, NAME_FORM, ChangefeedName
-
-ROOT = "/changefeed_dump/v1/"
 
 OPERATIONS_MAX = 120
 """Of one transaction; etcd's own default is 128, compares and all."""
@@ -53,86 +50,6 @@ is safe, as every call may be carried out twice."""
 
 _TOKEN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED)
 """What etcd answers to a token that has run out or is older than the last change of users and roles."""
-
-
-@dataclass(frozen=True, slots=True)
-class EtcdEntry:
-    """A key as it is. `created`: the revision of its creation, another one after it was gone in between; `modified`: of its
-    last write. `lease` 0: none."""
-
-    key: str
-    value: bytes
-    created: int
-    modified: int
-    lease: int
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """True when the key's `created` or `modified` equals the revision; 0: there is no such key."""
-
-    key: str
-    what: Literal["created", "modified"]
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    key: str
-    value: bytes
-    lease: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Everything that begins with `prefix`."""
-
-    prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """The outcome. `entries`: of the requested keys, when it did not succeed. `revision`: etcd's after it."""
-
-    succeeded: bool
-    revision: int
-    entries: tuple[EtcdEntry | None, ...]
-
-
-def changefeed_root(name: ChangefeedName, incarnation: str) -> str:
-    """Where everything of one changefeed is kept, without a slash at its end. Raises ConfigError for a name that cannot be one."""
-    check_name(name)
-    if not re.fullmatch(r"[A-Za-z0-9_.:+-]+", incarnation):
-        raise ConfigError(
-            f"incarnation {incarnation!r} of changefeed {name} cannot be part of a key", hint="report this changefeed's create-time"
-        )
-    return f"{ROOT}{name.cluster}/{name.namespace}/{name.id}/{incarnation}"
-
-
-def check_name(name: ChangefeedName) -> None:
-    """Raises ConfigError."""
-    for setting, part in (("cluster", name.cluster), ("namespace", name.namespace), ("id", name.id)):
-        if not re.fullmatch(NAME, part):
-            raise ConfigError(f"{part!r} cannot be a changefeed's {setting}: expected {NAME_FORM}", hint=f"set changefeed.{setting}")
-
-
-@dataclass(frozen=True, slots=True)
-class EtcdNamed:
-    """By what an operator has named this etcd, for what is said of it. `login`: the way out where it asks for one."""
-
-    endpoints: str = "etcd.endpoints"
-    tls: str = "etcd.tls"
-    login: str = "set etcd.user and etcd.password_file"
-    changefeed: str = "changefeed.id, .namespace and .cluster"
-
-
-BY_SETTINGS = EtcdNamed()
-BY_OPTIONS = EtcdNamed(
-    endpoints="--pd",
-    tls="--ca, --cert and --key",
-    login="--pd has no login for etcd: name the sidecar with --sidecar HOST:PORT",
-    changefeed="--changefeed-id, --namespace and --cluster-id",
-)
 
 
 class EtcdClient:
@@ -161,14 +78,14 @@ class EtcdClient:
         for _, channel in self._channels:
             channel.close()
 
-    def get(self, key: str, *, revision: int = 0) -> EtcdEntry | None:
+    def get(self, key: str, *, revision: int = 0) -> KeyEntry | None:
         """As it is, or as it was when etcd was at `revision`. Raises Compacted for one that is too long ago."""
         entries = self._range(self._rpc.RangeRequest(key=key.encode(), revision=revision), None)
         return entries[0] if entries else None
 
-    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[EtcdEntry]:
+    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[KeyEntry]:
         """Everything that begins with `prefix`, of one revision, in the order of the keys."""
-        return self._range(self._rpc.RangeRequest(key=prefix.encode(), range_end=_after(prefix), keys_only=keys_only), None)
+        return self._range(self._rpc.RangeRequest(key=prefix.encode(), range_end=after(prefix), keys_only=keys_only), None)
 
     def members(self) -> tuple[str, ...]:
         """The client addresses, host:port, that the members advertise."""
@@ -207,7 +124,7 @@ class EtcdClient:
         """End the lease, and its keys with it. Nothing to do when it has run out."""
         self._call("Lease", "LeaseRevoke", self._rpc.LeaseRevokeRequest(ID=lease), timeout_s, gone_is_fine=True)
 
-    def _range(self, request: Any, timeout_s: float | None) -> list[EtcdEntry]:
+    def _range(self, request: Any, timeout_s: float | None) -> list[KeyEntry]:
         return [_entry(item) for item in self._call("KV", "Range", request, timeout_s).kvs]
 
     def _compare(self, compare: Compare) -> Any:
@@ -228,7 +145,7 @@ class EtcdClient:
             raise CoordinationError(f"etcd key {key} is not ours to write", hint=f"report this: only {self._root} is, or what is below it")
         if isinstance(write, Put):
             return self._rpc.RequestOp(request_put=self._rpc.PutRequest(key=key.encode(), value=write.value, lease=write.lease))
-        return self._rpc.RequestOp(request_delete_range=self._rpc.DeleteRangeRequest(key=key.encode(), range_end=_after(key)))
+        return self._rpc.RequestOp(request_delete_range=self._rpc.DeleteRangeRequest(key=key.encode(), range_end=after(key)))
 
     def _call(self, service: str, method: str, request: Any, timeout_s: float | None, *, gone_is_fine: bool = False) -> Any:
         """Ask the endpoints in turn, beginning with the one that answered last. What is left of the time is shared out among
@@ -320,18 +237,12 @@ class EtcdClient:
         return CoordinationError(f"{said} ({error.code().name})", hint="look into the log of etcd (PD)")
 
 
-def _entry(value: Any) -> EtcdEntry:
-    return EtcdEntry(value.key.decode(), value.value, value.create_revision, value.mod_revision, value.lease)
+def _entry(value: Any) -> KeyEntry:
+    return KeyEntry(value.key.decode(), value.value, value.create_revision, value.mod_revision, value.lease)
 
 
-def _first_entry(value: Any) -> EtcdEntry | None:
+def _first_entry(value: Any) -> KeyEntry | None:
     return _entry(value.kvs[0]) if value.kvs else None
-
-
-def _after(prefix: str) -> bytes:
-    """The first key behind all that begin with `prefix`, which does not end in the last byte there is."""
-    data = prefix.encode()
-    return data[:-1] + bytes([data[-1] + 1])
 
 
 def _channel(endpoint: str, credentials: grpc.ChannelCredentials | None, named: EtcdNamed) -> grpc.Channel:

@@ -8,7 +8,8 @@ import msgspec
 
 from sidecar.adapters.etcd.binlog import TIDB_SERVERS
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.shared.config import is_address
+from sidecar.adapters.etcd.keys import Keys
+from sidecar.shared.config_problems import is_address
 from sidecar.shared.errors import TicdcDumpError
 
 CLUSTER_ID_KEY = "/pd/cluster_id"
@@ -18,7 +19,7 @@ MEMBER_TIMEOUT_S = 2.0
 """Of each member that may not be reachable from here: somebody waits."""
 
 
-def pd_cluster_id(client: EtcdClient) -> str:
+def pd_cluster_id(client: Keys) -> str:
     """As a decimal number; empty where this etcd is not PD's, or its user may not read the key."""
     try:
         entry = client.get(CLUSTER_ID_KEY)
@@ -27,7 +28,7 @@ def pd_cluster_id(client: EtcdClient) -> str:
     return str(int.from_bytes(entry.value, "big")) if entry is not None and len(entry.value) == 8 else ""
 
 
-def other_members(client: EtcdClient) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def other_members(client: Keys) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """PD's members that the client's endpoints do not name: those that answer from here, and those that do not. None where there is one
     member alone, which may have been named otherwise than it names itself, or the user may not list them."""
     try:
@@ -39,7 +40,7 @@ def other_members(client: EtcdClient) -> tuple[tuple[str, ...], tuple[str, ...]]
     return tuple(answering), tuple(one for one in others if one not in answering)
 
 
-def _answers(client: EtcdClient, endpoint: str) -> bool:
+def _answers(client: Keys, endpoint: str) -> bool:
     section = msgspec.structs.replace(client.section, endpoints=(endpoint,), timeout_s=MEMBER_TIMEOUT_S)
     with closing(EtcdClient(section)) as one:
         try:
@@ -53,7 +54,7 @@ class _Server(msgspec.Struct):
     listening_port: int
 
 
-def tidb_servers(client: EtcdClient) -> tuple[str, ...]:
+def tidb_servers(client: Keys) -> tuple[str, ...]:
     """Addresses host:port for SQL, as the servers announce them (pingcap/tidb domain/infosync/info.go); none where the user may not read
     them. A server whose entry has no address is not among them."""
     try:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from threading import Lock
 
-from sidecar.adapters.etcd.client import Delete, EtcdClient, EtcdEntry, Put
+from sidecar.adapters.etcd.keys import Delete, KeyEntry, Keys, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
 from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 from sidecar.shared.errors import TicdcDumpError
@@ -31,7 +31,7 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, R
 Notice = Callable[[str], object]
 
 
-def read_history(client: EtcdClient, root: str, notice: Notice) -> list[HistoryEntry]:
+def read_history(client: Keys, root: str, notice: Notice) -> list[HistoryEntry]:
     """Newest first. For everybody: reading needs no ownership. `notice` receives each key that is not an entry, which is omitted."""
     entries = sorted(client.get_prefix(f"{root}/history/"), key=_place, reverse=True)
     return [entry for one in entries if (entry := _decoded(one, notice)) is not None]
@@ -40,7 +40,7 @@ def read_history(client: EtcdClient, root: str, notice: Notice) -> list[HistoryE
 class EtcdHistory:
     """`OperationHistory` of the changefeed at `root`, written by `owner`'s process."""
 
-    def __init__(self, client: EtcdClient, root: str, owner: EtcdOwner, notice: Notice = lambda _: None) -> None:
+    def __init__(self, client: Keys, root: str, owner: EtcdOwner, notice: Notice = lambda _: None) -> None:
         self.client = client
         self.root = root
         self.owner = owner
@@ -94,11 +94,11 @@ def _key(root: str, operation_id: OperationId) -> str:
     return f"{root}/history/{operation_id}/entry"
 
 
-def _place(entry: EtcdEntry) -> tuple[int, str]:
+def _place(entry: KeyEntry) -> tuple[int, str]:
     return entry.created, entry.key
 
 
-def _decoded(entry: EtcdEntry, notice: Notice) -> HistoryEntry | None:
+def _decoded(entry: KeyEntry, notice: Notice) -> HistoryEntry | None:
     try:
         return entry_from_json(json.loads(entry.value))
     except _UNREADABLE as error:

@@ -30,7 +30,8 @@ from dataclasses import dataclass
 import msgspec
 
 from sidecar.adapters.clock import running_clock
-from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import Keys
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.shared.config import EtcdSection
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.process.scratch import WANTING
@@ -256,7 +257,7 @@ def _serve() -> None:
         lines = owner.listen(60.0)
     if not lines:
         return
-    client = EtcdClient(msgspec.json.decode(lines[0], type=EtcdSection))
+    client = open_keys(msgspec.json.decode(lines[0], type=EtcdSection))
     for line in lines[1:]:
         owner.order = msgspec.json.decode(line, type=Order)
     _notify(READY)
@@ -268,7 +269,7 @@ def _serve() -> None:
             owner.follow(60.0)
 
 
-def _keep(client: EtcdClient, owner: OwnerSigns, order: Order) -> None:
+def _keep(client: Keys, owner: OwnerSigns, order: Order) -> None:
     def renewed(sent: float, answered: float) -> float:
         _notify(msgspec.json.encode(Renewal(order.lease, sent, answered)) + b"\n")
         return lives_until(sent, order.lease_s)

@@ -28,7 +28,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 from sidecar.adapters.clock import running_clock
-from sidecar.adapters.etcd.client import Compare, Delete, EtcdClient, EtcdEntry, Put, Transaction
 from sidecar.adapters.etcd.keeper import (
     BEATS_A_LEASE,
     KEEPALIVES_A_LEASE,
@@ -42,8 +41,10 @@ from sidecar.adapters.etcd.keeper import (
     lives_until,
     out_of_time,
 )
+from sidecar.adapters.etcd.keys import ROOT, Compare, Delete, KeyEntry, Keys, Put, Transaction, check_name
 from sidecar.shared.errors import CoordinationError, OwnershipLost, TicdcDumpError
 from sidecar.shared.process.background import Background
+from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 POLL_S = 0.5
 """How often a standby asks whether the owner is gone: what a takeover may take longer than the lease."""
@@ -63,7 +64,7 @@ class OwnerHolder:
     console: str = ""
 
 
-def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
+def owner(client: Keys, root: str) -> OwnerHolder | None:
     """Who owns the changefeed now, None if nobody does. Raises CoordinationError if what is there is no OwnerHolder."""
     entry = client.get(f"{root}/owner")
     if entry is None:
@@ -76,19 +77,27 @@ def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
         ) from error
 
 
-def owner_console(client: EtcdClient, root: str) -> str:
+def owner_of_any(client: Keys, name: ChangefeedName) -> OwnerHolder | None:
+    """Who owns an incarnation of the changefeed now, whichever it is: where TiCDC's definition is not in this etcd."""
+    check_name(name)
+    keys = client.get_prefix(f"{ROOT}{name.cluster}/{name.namespace}/{name.id}/", keys_only=True)
+    roots = [entry.key.removesuffix("/owner") for entry in keys if entry.key.endswith("/owner")]
+    return next((holder for root in roots if (holder := owner(client, root)) is not None), None)
+
+
+def owner_console(client: Keys, root: str) -> str:
     """Where the owner's web console is, for a browser; empty for none."""
     entry = client.get(f"{root}/console")
     return entry.value.decode(errors="replace") if entry is not None else ""
 
 
-def owner_log(client: EtcdClient, root: str) -> str:
+def owner_log(client: Keys, root: str) -> str:
     """The id of the log that the owner writes (shared/log/identity.py); empty: it has not recorded it, as versions before 0.5 do not."""
     entry = client.get(f"{root}/log")
     return entry.value.decode(errors="replace") if entry is not None else ""
 
 
-def _epoch(entry: EtcdEntry) -> int:
+def _epoch(entry: KeyEntry) -> int:
     try:
         return int(entry.value)
     except ValueError as error:
@@ -114,7 +123,7 @@ class EtcdOwner:
 
     def __init__(
         self,
-        client: EtcdClient,
+        client: Keys,
         root: str,
         *,
         lease_s: int,

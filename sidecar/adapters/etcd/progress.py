@@ -29,8 +29,9 @@ from uuid import uuid4
 
 import stamina
 
-from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, EtcdClient, EtcdEntry, Put
+from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX
 from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory
+from sidecar.adapters.etcd.keys import Compare, Delete, KeyEntry, Keys, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
 from sidecar.history.entry import HistoryEntry
 from sidecar.shared.errors import CoordinationError, CoordinationLost, NoProgress
@@ -52,7 +53,7 @@ Parts = dict[int, bytes]
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, zlib.error)
 
 
-def load_progress(client: EtcdClient, root: str) -> tuple[Progress, ...]:
+def load_progress(client: Keys, root: str) -> tuple[Progress, ...]:
     """What was saved last, nothing if nothing was. For everybody: reading needs no ownership. Raises CoordinationError if what is
     there is no progress."""
     stored = _read(client, f"{root}/progress")
@@ -72,7 +73,7 @@ class EtcdProgress:
     """`ProgressStore` of the changefeed at `root`. `save` is for `owner`'s process; one thread saves. `notice` receives what is there and
     is no progress."""
 
-    def __init__(self, client: EtcdClient, root: str, owner: EtcdOwner, notice: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(self, client: Keys, root: str, owner: EtcdOwner, notice: Callable[[str], object] = lambda _: None) -> None:
         self.client = client
         self._notice = notice
         self.owner = owner
@@ -156,7 +157,7 @@ class EtcdProgress:
         return [Put(_part_key(self._head, generation, part), data) for part, data in parts.items()]
 
 
-def _read(client: EtcdClient, head_key: str) -> _Stored | None:
+def _read(client: Keys, head_key: str) -> _Stored | None:
     entries = {entry.key: entry for entry in client.get_prefix(head_key)}
     head = entries.get(head_key)
     if head is None:
@@ -170,7 +171,7 @@ def _read(client: EtcdClient, head_key: str) -> _Stored | None:
         ) from error
 
 
-def _decoded(head: EtcdEntry, entries: dict[str, EtcdEntry]) -> _Stored:
+def _decoded(head: KeyEntry, entries: dict[str, KeyEntry]) -> _Stored:
     head_json: dict[str, Any] = json.loads(head.value)
     generation = str(head_json["generation"])
     parts = [entries[_part_key(head.key, generation, part)].value for part in range(int(head_json["parts"]))]

@@ -21,6 +21,9 @@ MESSAGE_SCHEMES = KAFKA_SCHEMES | {PUSH_SCHEME}
 """TiCDC treats both alike: TLS is decided by `enable-tls` and the certificates."""
 
 
+UNKNOWN = "unknown"
+"""The state of a changefeed whose definition is a file's."""
+
 NAME = r"[A-Za-z0-9_-]{1,128}"
 NAME_FORM = "letters, digits and -, 128 at most"
 """Of TiCDC's names; a keyspace's may have _ too."""

@@ -21,7 +21,7 @@ from itertools import chain
 from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
 from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
-from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, Changefeed
+from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, UNKNOWN, Changefeed
 from sidecar.shared.ticdc.changefeed_info import codec_settings
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.table_rules import compiled
@@ -44,7 +44,7 @@ _STATES = {
     "finished": "create it again without a target-ts",
     "removed": "create it again",
 }
-_RUNNING = frozenset({"normal", "pending", "warning"})
+_RUNNING = frozenset({"normal", "pending", "warning", UNKNOWN})
 
 _Schemas = Mapping[TableName, TableSchema]
 _Known = Mapping[TableName, TableSchema] | Mapping[TableName, None] | None

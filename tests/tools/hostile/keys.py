@@ -10,8 +10,9 @@ from functools import partial
 from typing import cast
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info, read_checkpoint_ts, read_life
-from sidecar.adapters.etcd.client import EtcdClient, EtcdEntry
+from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.history import EtcdHistory, read_history
+from sidecar.adapters.etcd.keys import KeyEntry
 from sidecar.adapters.etcd.owner import EtcdOwner, owner
 from sidecar.adapters.etcd.progress import EtcdProgress, load_progress
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
@@ -47,14 +48,14 @@ class Etcd:
     def __init__(self, values: dict[str, bytes]) -> None:
         self._values = values
 
-    def get(self, key: str, *, revision: int = 0) -> EtcdEntry | None:  # EtcdClient's
-        return EtcdEntry(key, self._values[key], 1, 1, 0) if key in self._values else None
+    def get(self, key: str, *, revision: int = 0) -> KeyEntry | None:  # EtcdClient's
+        return KeyEntry(key, self._values[key], 1, 1, 0) if key in self._values else None
 
     def members(self) -> tuple[str, ...]:
         return self.section.endpoints
 
-    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[EtcdEntry]:  # EtcdClient's
-        return [EtcdEntry(key, value, 1, 1, 0) for key, value in self._values.items() if key.startswith(prefix)]
+    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[KeyEntry]:  # EtcdClient's
+        return [KeyEntry(key, value, 1, 1, 0) for key, value in self._values.items() if key.startswith(prefix)]
 
 
 def attempts() -> Iterator[Attempt]:

@@ -23,7 +23,7 @@ from time import monotonic, sleep
 from urllib.parse import quote
 from urllib.request import urlopen
 
-from sidecar.adapters.etcd.client import ROOT
+from sidecar.adapters.etcd.keys import ROOT
 from sidecar.replay.recording import Recording
 from sidecar.shared.config import SourceSection
 from sidecar.shared.log import storage

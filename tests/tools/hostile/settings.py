@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from sidecar.adapters.etcd.client import EtcdClient, check_name
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import check_name
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.run.app import Sidecar
 from sidecar.run.metrics import MetricsServer, MetricsTally

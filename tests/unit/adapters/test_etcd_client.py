@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.adapters.etcd.client import BY_OPTIONS, BY_SETTINGS, ROOT, Delete, EtcdClient, EtcdNamed, Put, changefeed_root
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keys import BY_OPTIONS, BY_SETTINGS, ROOT, Delete, EtcdNamed, Put, changefeed_root
 from sidecar.shared.config import EtcdSection, Tls
 from sidecar.shared.errors import ConfigError, CoordinationError, CoordinationLost
 from sidecar.shared.ticdc.changefeed import ChangefeedName

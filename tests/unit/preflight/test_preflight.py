@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.adapters.etcd.client import EtcdEntry
+from sidecar.adapters.etcd.keys import KeyEntry
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
 from sidecar.cli.main import app
@@ -592,14 +592,14 @@ class StoredEntries:
     def __init__(self, stored: Progress | bytes | None) -> None:
         self.stored = stored
 
-    def get_prefix(self, prefix: str, **_: object) -> list[EtcdEntry]:
+    def get_prefix(self, prefix: str, **_: object) -> list[KeyEntry]:
         if self.stored is None:
             return []
         if isinstance(self.stored, bytes):
-            return [EtcdEntry(prefix, self.stored, 1, 1, 0)]
+            return [KeyEntry(prefix, self.stored, 1, 1, 0)]
         head = self.stored.to_json() | {"tables": len(self.stored.tables), "parts": 1, "generation": "g"}
         parts = zlib.compress(json.dumps(self.stored.to_json()["tables"]).encode())
-        return [EtcdEntry(prefix, json.dumps(head).encode(), 1, 1, 0), EtcdEntry(f"{prefix}/g/00000", parts, 1, 1, 0)]
+        return [KeyEntry(prefix, json.dumps(head).encode(), 1, 1, 0), KeyEntry(f"{prefix}/g/00000", parts, 1, 1, 0)]
 
 
 HALF = TableProgress(TableName("shop", "orders"), spans=(Span(("9",)),), rows=9)
@@ -633,8 +633,8 @@ class EtcdKeys:
     def __init__(self, **keys: str) -> None:
         self.keys = {f"/root/{name}": value.encode() for name, value in keys.items()}
 
-    def get(self, key: str) -> EtcdEntry | None:
-        return EtcdEntry(key, self.keys[key], 1, 1, 0) if key in self.keys else None
+    def get(self, key: str) -> KeyEntry | None:
+        return KeyEntry(key, self.keys[key], 1, 1, 0) if key in self.keys else None
 
 
 HOLDER = json.dumps({"host": "a.example", "pid": 1, "address": "", "epoch": 4, "since": ""})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sidecar.adapters.etcd.client import EtcdEntry, Put
+from sidecar.adapters.etcd.keys import KeyEntry, Put
 from sidecar.run import changefeed_watch
 from sidecar.run.resumes import Resumes
 from sidecar.shared.errors import Compacted, FeedUnsuitable
@@ -32,12 +32,12 @@ class History:
         keys = {} if state is None else {INFO: json.dumps({"state": state, "epoch": len(self.writes)}).encode()}
         self.writes.append(keys | ({} if checkpoint_ts is None else {STATUS: json.dumps({"checkpoint-ts": checkpoint_ts}).encode()}))
 
-    def get(self, key: str, *, revision: int = 0) -> EtcdEntry | None:
+    def get(self, key: str, *, revision: int = 0) -> KeyEntry | None:
         if revision and revision < self.kept_from:
             raise Compacted("mvcc: required revision has been compacted", hint="")
         upto = revision or len(self.writes) - 1
         results = [at for at in range(upto + 1) if key in self.writes[at]]
-        return EtcdEntry(key, self.writes[results[-1]][key], results[0], results[-1], 0) if results else None
+        return KeyEntry(key, self.writes[results[-1]][key], results[0], results[-1], 0) if results else None
 
     def transact(self, _: object, writes: Sequence[Put]) -> None:
         self.writes.append({put.key: put.value for put in writes})
