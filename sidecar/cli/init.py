@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sidecar.setup.cluster import ChosenChangefeed, WantedChangefeed
     from sidecar.setup.settings import ChosenSetting
     from sidecar.shared.config import Tls
-    from sidecar.shared.process.checks import CheckFinding
     from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 FOLDER = "/var/lib/ticdc-dump"
@@ -92,45 +91,43 @@ def init(
         list[str] | None, typer.Option(help=f"Sink URI, may be repeated; default: file://{FOLDER}/ID/output?format=jsonl")
     ] = None,
     tikv: Annotated[bool, typer.Option("--tikv", help='Read TiKV in place of the changefeed\'s sink (feed = "tikv").')] = False,
+    definition: Annotated[str, typer.Option(help="A file of the changefeed's definition, where PD is out of reach (TiDB Cloud).")] = "",
+    state: Annotated[
+        str,
+        typer.Option(help=f"With --definition: the folder of lease and progress, unless --pd names an etcd; default: {FOLDER}/ID/state"),
+    ] = "",
+    brokers: Annotated[str, typer.Option(help="Kafka's brokers as this machine reaches them; default: the changefeed's.")] = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="The settings file.")] = Path("sidecar.toml"),
     sql: Annotated[Path | None, typer.Option("--sql", help="Write the SQL to this file too.", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     no_input: Annotated[bool, typer.Option("--no-input", "--yes", "-y", help="Never ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else. Never asks.")] = False,
 ) -> None:
-    """Write a settings file for a changefeed, and the SQL for TiDB, from what PD's etcd has."""
-    from contextlib import closing
-
+    """Write a settings file for a changefeed, and the SQL for TiDB, from what PD's etcd or a file has."""
     from stamina import instrumentation
 
-    from sidecar.adapters.etcd.client import EtcdClient
-    from sidecar.adapters.etcd.keys import BY_OPTIONS
     from sidecar.cli.terminal import console_for
-    from sidecar.setup.cluster import WantedChangefeed, chosen_changefeed
-    from sidecar.shared.config import EtcdSection, Tls
-    from sidecar.shared.config_problems import is_address
-    from sidecar.shared.errors import ConfigError, CoordinationLost
+    from sidecar.setup.cluster import WantedChangefeed
+    from sidecar.setup.settings import ChosenSetting
+    from sidecar.shared.config import Tls
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking
     ask = Prompts(on_terminal=not (no_input or as_json) and sys.stdin.isatty())
     _check_free([output, *([sql] if sql else [])], force=force)
-    addresses, pd_origin = ask.answer("--pd", ",".join(pd or ()), "PD's client addresses (host:port, split by commas)")
-    endpoints, tls = pd_endpoints(addresses), Tls(**{name: _absolute(path) for name, path in _files(ca, cert, key)})
-    if not endpoints or not all(map(is_address, endpoints)):
-        raise typer.BadParameter("give PD's client addresses as host:port, split by commas", param_hint="--pd")
-    if "https://" in addresses and not ca:
-        raise typer.BadParameter("https:// needs the CA's certificate", param_hint="--ca")
-    try:
-        with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls), named=BY_OPTIONS)) as client:
-            name = _changefeed(client, WantedChangefeed(cluster_id, namespace, changefeed_id), ask)
-            changefeed = chosen_changefeed(client, name, key_values=tikv)
-    except CoordinationLost as error:
-        hint = "check --pd: PD's client addresses, port 2379 unless it was changed; give --ca, --cert and --key if the cluster uses TLS"
-        raise ConfigError(f"PD at {', '.join(endpoints)} does not answer: {error.message}", hint=hint) from error
+    wanted = WantedChangefeed(cluster_id, namespace, changefeed_id)
+    addresses, pd_origin = ",".join(pd or ()), "by --pd"
+    if not definition:
+        addresses, pd_origin = ask.answer("--pd", addresses, "PD's client addresses (host:port, split by commas)")
+    tls = Tls(**{name: _absolute(path) for name, path in _files(ca, cert, key)})
+    endpoints = _endpoints(addresses, tls, needed=not definition)
+    _check_fits(definition, state, endpoints, tikv=tikv)
+    in_etcd = partial(_in_etcd, endpoints, tls, wanted, ask, key_values=tikv)
+    changefeed = _in_file(definition, wanted, endpoints, brokers) if definition else in_etcd()
     if not as_json:
         _show_changefeed(changefeed)
-    chosen = _of_pd(changefeed, len(endpoints), pd_origin, tls) + _of_tidb(ask, _Account(tidb, user, password_file), changefeed)
-    chosen += _of_delivery(ask, log, sink or [], changefeed)
+    chosen = _of_pd(changefeed, len(endpoints), pd_origin, tls) + _of_folder(changefeed, state)
+    chosen += _of_tidb(ask, _Account(tidb, user, password_file), changefeed) + _of_delivery(ask, log, sink or [], changefeed)
+    chosen.append(ChosenSetting("kafka.brokers", brokers, "by --brokers"))
     chosen_settings = _written(output, sql, changefeed, chosen, force=force)
     if as_json:
         typer.echo(json.dumps(chosen_settings.to_json()))
@@ -138,6 +135,48 @@ def init(
     console = console_for(as_json=False)
     for line in result_lines(chosen_settings):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _check_fits(definition: str, state: str, endpoints: tuple[str, ...], *, tikv: bool) -> None:
+    if state and (endpoints or not definition):
+        raise typer.BadParameter("give it with --definition and without --pd", param_hint="--state")
+    if tikv and definition:
+        raise typer.BadParameter("TiKV is reached through PD: give --pd without --definition", param_hint="--tikv")
+
+
+def _endpoints(addresses: str, tls: Tls, *, needed: bool) -> tuple[str, ...]:
+    from sidecar.shared.config_forms import is_address
+
+    endpoints = pd_endpoints(addresses)
+    if (needed and not endpoints) or not all(map(is_address, endpoints)):
+        raise typer.BadParameter("give PD's client addresses as host:port, split by commas", param_hint="--pd")
+    if "https://" in addresses and not tls.ca_file:
+        raise typer.BadParameter("https:// needs the CA's certificate", param_hint="--ca")
+    return endpoints
+
+
+def _in_file(definition: str, wanted: WantedChangefeed, endpoints: tuple[str, ...], brokers: str) -> ChosenChangefeed:
+    from sidecar.setup.cluster import changefeed_of_file
+
+    return changefeed_of_file(_absolute(definition), wanted, endpoints=endpoints, brokers=brokers)
+
+
+def _in_etcd(endpoints: tuple[str, ...], tls: Tls, wanted: WantedChangefeed, ask: Prompts, *, key_values: bool) -> ChosenChangefeed:
+    """Raises ConfigError where PD does not answer."""
+    from contextlib import closing
+
+    from sidecar.adapters.etcd.client import EtcdClient
+    from sidecar.adapters.etcd.keys import BY_OPTIONS
+    from sidecar.setup.cluster import chosen_changefeed
+    from sidecar.shared.config import EtcdSection
+    from sidecar.shared.errors import ConfigError, CoordinationLost
+
+    try:
+        with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls), named=BY_OPTIONS)) as client:
+            return chosen_changefeed(client, _changefeed(client, wanted, ask), key_values=key_values)
+    except CoordinationLost as error:
+        hint = "check --pd: PD's client addresses, port 2379 unless it was changed; give --ca, --cert and --key if the cluster uses TLS"
+        raise ConfigError(f"PD at {', '.join(endpoints)} does not answer: {error.message}", hint=hint) from error
 
 
 def _files(ca: str, cert: str, key: str) -> list[tuple[str, str]]:
@@ -211,6 +250,16 @@ def _of_pd(changefeed: ChosenChangefeed, given: int, origin: str, tls: Tls) -> l
     return chosen
 
 
+def _of_folder(changefeed: ChosenChangefeed, state: str) -> list[ChosenSetting]:
+    """Where lease and progress are without an etcd."""
+    from sidecar.setup.settings import ChosenSetting
+
+    if changefeed.endpoints:
+        return []
+    usual = f"{FOLDER}/{changefeed.changefeed.name.id}/state"
+    return [ChosenSetting("etcd.folder", _absolute(state) or usual, "by --state" if state else "the usual place: PD is out of reach")]
+
+
 def _of_tidb(ask: Prompts, given: _Account, changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     from sidecar.setup.settings import ChosenSetting, host_port
     from sidecar.setup.sql import ACCOUNT
@@ -269,34 +318,6 @@ def _check_log(uri: str) -> None:
 # ---- what is wrong, and what is written -----------------------------------------------------------------------------
 
 
-def _findings(feed: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
-    from sidecar.shared.config import PushSection, read_secret
-    from sidecar.shared.errors import ConfigError
-    from sidecar.shared.process.checks import warning
-
-    findings = [warning(one.what, setting=f"{one.setting} (changefeed)", hint=one.hint) for one in feed.problems]
-    if feed.silent:
-        what = f"of PD's members {', '.join(feed.silent)} did not answer from here"
-        findings.append(warning(what, setting="etcd.endpoints", hint="add addresses under which the sidecar's machine reaches them"))
-    secret = next(str(one.value) for one in chosen if one.setting == "source.password_file")
-    if not secret:
-        hint = "write the password that the SQL gives the account to a file that only the sidecar's user can read, and name that file"
-        findings.append(warning("no file of the account's password is named", setting="source.password_file", hint=hint))
-    try:
-        read_secret(secret)
-    except ConfigError as error:
-        hint = "write the password to it that the SQL gives the account, on one line"
-        findings.append(warning(error.message, setting="source.password_file", hint=hint))
-    hosts = ",".join(feed.changefeed.sink.hosts) if feed.feed == "push" else ""
-    if hosts and hosts != PushSection().listen:
-        what = f"TiCDC sends to {hosts}, and the sidecar listens on {PushSection().listen}"
-        findings.append(warning(what, setting="push.listen", hint="see deploy/push/MESSAGES.md: beyond this machine it needs push.tls"))
-    if feed.unnamed:
-        what = f"the changefeed's rules {', '.join(feed.unnamed)} name no database, and the SQL grants SELECT on those that are named only"
-        findings.append(warning(what, setting="GRANT SELECT", hint="add a line for each database to the SQL"))
-    return findings
-
-
 def _sql(changefeed: ChosenChangefeed, user: str) -> str:
     from sidecar.setup.sql import account_sql, watermark_sql
     from sidecar.shared.model.nouns import MARK_TABLE
@@ -316,6 +337,7 @@ def _sql(changefeed: ChosenChangefeed, user: str) -> str:
 def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
     """Raises ConfigError for settings that the sidecar would not take, before anything is written."""
     from sidecar.setup.cluster import summary
+    from sidecar.setup.findings import findings
     from sidecar.setup.settings import differing, settings_text
     from sidecar.shared.config import read_config
 
@@ -336,7 +358,7 @@ def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chose
     if sql is not None:
         _write(sql, statements, force=force)
     _write(output, text, force=force)
-    return InitResult(output, sql, changefeed, kept, _findings(changefeed, chosen), statements)
+    return InitResult(output, sql, changefeed, kept, findings(changefeed, chosen), statements)
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

@@ -59,8 +59,8 @@ class InitResult:
         return named or f"a file that only the sidecar's user can read, and name that as source.password_file in {self.file}"
 
     def updates(self) -> bool:
-        """Whether a problem of the changefeed is one of its configuration."""
-        return any(one.setting not in NOT_CONFIGURED for one in self.result.problems)
+        """Whether a problem of the changefeed is one of its configuration, which TiCDC's command changes."""
+        return not self.result.file and any(one.setting not in NOT_CONFIGURED for one in self.result.problems)
 
     def to_json(self) -> dict[str, Any]:
         from sidecar.setup.cluster import shown_uri

@@ -78,7 +78,7 @@ def _of_this_process() -> Sequence[Check[Any]]:
 
 
 def _of_etcd() -> Sequence[Check[Any]]:
-    named = "changefeed.id, changefeed.namespace, changefeed.cluster"
+    named = "changefeed.id, changefeed.namespace, changefeed.cluster, changefeed.file"
     return (
         Check(ETCD, lambda it: changefeed.etcd(it.config, it.opened), "etcd.endpoints, etcd.folder", standby=True),
         Check(CHANGEFEED, lambda it: changefeed.changefeed(it[ETCD], it.config), named, (ETCD,), standby=True),

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from sidecar.pump.storage import PumpRoom
 from sidecar.shared.config import Bytes, LoggingSection, Name, Seconds, TikvSection, Tls, read_settings
-from sidecar.shared.config_problems import is_address
+from sidecar.shared.config_forms import is_address
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.process.listening import is_loopback
 

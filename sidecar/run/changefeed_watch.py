@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from threading import Event
 
 import stamina
@@ -17,8 +16,8 @@ from sidecar.adapters.etcd.changefeed import read_changefeed_info
 from sidecar.adapters.etcd.keys import Keys
 from sidecar.adapters.etcd.opening import open_keys
 from sidecar.run.resumes import Resumes
-from sidecar.shared.config import Config
-from sidecar.shared.errors import ConfigError, CoordinationLost, FeedChanged
+from sidecar.shared.config import Config, read_definition
+from sidecar.shared.errors import CoordinationLost, FeedChanged
 from sidecar.shared.process.background import Background
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, of_binlog
@@ -36,16 +35,9 @@ def read_changefeed(client: Keys, config: Config) -> Changefeed:
         return of_binlog(binlog.name, filter=binlog.filter, case_sensitive=binlog.case_sensitive, start_ts=binlog.initial_commit_ts)
     section = config.changefeed
     name = ChangefeedName(section.cluster, section.namespace, section.id)
-    return changefeed(name, _of_file(section.file, name, config.kafka.brokers) if section.file else read_changefeed_info(client, name))
-
-
-def _of_file(file: str, name: ChangefeedName, brokers: str) -> bytes:
-    try:
-        return definition_in(Path(file).read_text(encoding="utf-8"), name, brokers=brokers)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"changefeed.file {file} cannot be read: {error}", hint="name the file of the changefeed's definition") from error
-    except ConfigError as error:
-        raise ConfigError(f"changefeed.file {file}: {error.message}", hint=error.hint) from error
+    if section.file:
+        return changefeed(name, definition_in(read_definition(section.file), name, place=section.file, brokers=config.kafka.brokers))
+    return changefeed(name, read_changefeed_info(client, name))
 
 
 def log_of(config: Config) -> str:

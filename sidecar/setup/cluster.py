@@ -7,18 +7,20 @@ parameter of a sink URI but its protocol.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import stamina
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
 from sidecar.adapters.etcd.cluster import other_members, pd_cluster_id, tidb_servers
 from sidecar.adapters.etcd.keys import Keys
+from sidecar.shared.config import read_definition
 from sidecar.shared.errors import ConfigError, CoordinationLost, FeedUnsuitable, RefusedRequest
 from sidecar.shared.process.kept_secrets import without_secrets
 from sidecar.shared.process.printable import one_line
 from sidecar.shared.ticdc.changefeed import PUSH_SCHEME, Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
+from sidecar.shared.ticdc.definition_file import definition_in, name_in
 from sidecar.shared.ticdc.scope import ddls_hidden
 from sidecar.shared.ticdc.suitability import Problem, no_marks, problems, problems_of_key_values
 from sidecar.shared.ticdc.table_rules import schemas_named
@@ -52,7 +54,7 @@ class ChosenChangefeed:
     """`feed`: as the settings name it. `endpoints`: PD's, those that were given and others that answer; `silent`: others that do not.
     `tidb`: addresses host:port of the TiDB servers that PD knows; none where they are of another cluster than the changefeed's.
     `pd_cluster_id`: empty where this etcd is not PD's. `databases`: those that the rules name, `unnamed`: rules that may match others.
-    `no_marks`: why dumps cannot have marks as it is defined; empty: they can."""
+    `no_marks`: why dumps cannot have marks as it is defined; empty: they can. `file`: that has the definition; empty: etcd has it."""
 
     changefeed: Changefeed
     feed: str
@@ -65,6 +67,7 @@ class ChosenChangefeed:
     unnamed: tuple[str, ...] = ()
     ddls_hidden: bool = False
     no_marks: str = ""
+    file: str = ""
 
 
 @stamina.retry(on=CoordinationLost, attempts=ASK_TRIES, timeout=ASK_S, wait_initial=0.2)
@@ -110,10 +113,31 @@ def chosen_changefeed(client: Keys, name: ChangefeedName, *, key_values: bool) -
     """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
     never carry a dump."""
     chosen = changefeed(name, read_changefeed_info(client, name))
-    against = problems_of_key_values(chosen) if key_values else _of_the_sink(chosen)
+    made = _followed(chosen, key_values=key_values)
     cluster = pd_cluster_id(client)
     elsewhere = _elsewhere(chosen.upstream_id, cluster)
     others, silent = other_members(client)
+    return replace(
+        made,
+        endpoints=(*client.section.endpoints, *others),
+        silent=silent,
+        problems=(*elsewhere, *made.problems),
+        tidb=() if elsewhere else tidb_servers(client),
+        pd_cluster_id=cluster,
+    )
+
+
+def changefeed_of_file(file: str, wanted: WantedChangefeed, *, endpoints: tuple[str, ...], brokers: str) -> ChosenChangefeed:
+    """Where nobody here reaches PD. `endpoints`: of an etcd of the operator's. Raises as `chosen_changefeed`."""
+    text = read_definition(file)
+    name = name_in(text, cluster=wanted.cluster, namespace=wanted.namespace, id=wanted.id)
+    chosen = changefeed(name, definition_in(text, name, place=file, brokers=brokers))
+    return replace(_followed(chosen, key_values=False), endpoints=endpoints, file=file)
+
+
+def _followed(chosen: Changefeed, *, key_values: bool) -> ChosenChangefeed:
+    """What follows from the definition alone."""
+    against = problems_of_key_values(chosen) if key_values else _of_the_sink(chosen)
     try:
         named = schemas_named(chosen.filter.rules)
         hidden = ddls_hidden(chosen)
@@ -122,11 +146,11 @@ def chosen_changefeed(client: Keys, name: ChangefeedName, *, key_values: bool) -
     return ChosenChangefeed(
         changefeed=chosen,
         feed="tikv" if key_values else "push" if chosen.sink.scheme == PUSH_SCHEME else "kafka",
-        endpoints=(*client.section.endpoints, *others),
-        silent=silent,
-        problems=(*elsewhere, *against),
-        tidb=() if elsewhere else tidb_servers(client),
-        pd_cluster_id=cluster,
+        endpoints=(),
+        silent=(),
+        problems=tuple(against),
+        tidb=(),
+        pd_cluster_id="",
         databases=tuple(schema for schema in named if schema),
         unnamed=tuple(named.get("", ())),
         ddls_hidden=hidden,

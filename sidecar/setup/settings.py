@@ -14,7 +14,7 @@ import msgspec
 
 from sidecar.setup.cluster import ChosenChangefeed, shown_uri
 from sidecar.shared.config import Config
-from sidecar.shared.config_problems import is_address
+from sidecar.shared.config_forms import is_address
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.process.printable import one_line
 
@@ -34,12 +34,13 @@ class ChosenSetting:
 
 def settings_result(changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     """What follows from the changefeed and from where it was read."""
-    name, known = changefeed.changefeed.name, "from PD's etcd"
+    name, known = changefeed.changefeed.name, f"as {changefeed.file} has it" if changefeed.file else "from PD's etcd"
     sink = f"by the changefeed's sink, {shown_uri(changefeed.changefeed.sink_uri)}"
     chosen = [
         ChosenSetting("changefeed.id", name.id, known),
         ChosenSetting("changefeed.namespace", name.namespace, known),
         ChosenSetting("changefeed.cluster", name.cluster, known),
+        ChosenSetting("changefeed.file", changefeed.file, "by --definition"),
         ChosenSetting("feed", changefeed.feed, "by --tikv" if changefeed.feed == "tikv" else sink),
     ]
     if changefeed.feed == "push":

@@ -359,13 +359,14 @@ def test_pd_leads_to_the_owner(
 
 
 @pytest.mark.xdist_group("etcd")
+@pytest.mark.parametrize("incarnation", [BINLOG, "file-7"])
 def test_pd_leads_to_the_owner_where_no_changefeed_is(
-    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    serving: Serving, tmp_path: Path, incarnation: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of TiDB-Binlog: the name is the sidecar's own, and TiCDC has none."""
+    """Of TiDB-Binlog, where the name is the sidecar's own; and of one whose definition is in a file, with an etcd of its operator's."""
     with Etcd(tmp_path) as etcd, closing(EtcdClient(EtcdSection(endpoints=etcd.endpoints))) as client:
         pd = f"http://{etcd.endpoints[0]}"
-        ownership = EtcdOwner(client, changefeed_root(NAME, BINLOG), lease_s=10, holder=OwnerHolder("here", 1, serving.address))
+        ownership = EtcdOwner(client, changefeed_root(NAME, incarnation), lease_s=10, holder=OwnerHolder("here", 1, serving.address))
         assert ownership.acquire(timeout_s=PATIENCE_S) is not None
         assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 0
         ownership.release()

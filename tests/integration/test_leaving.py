@@ -17,9 +17,11 @@ import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.keys import Put, changefeed_root
+from sidecar.adapters.etcd.opening import open_keys
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.feeds.tikv.gc import service_id
 from sidecar.run import leaving
+from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.shared.config import EtcdSection, read_config
 from sidecar.shared.errors import FeedLost, RefusedRequest
 from sidecar.shared.ticdc.changefeed import ChangefeedName
@@ -243,3 +245,29 @@ def test_a_log_of_another_changefeed_is_reported_and_left_alone(place: Place) ->
     result = place.removed("--config", str(place.config()), "--yes")
     assert any("which is of changefeed default/default/orders2" in one["what"] for one in result["left"])
     assert place.safe_points() == OTHERS
+
+
+def test_what_a_folder_in_etcds_place_has_is_removed(tmp_path: Path) -> None:
+    """The settings name no PD."""
+    file = tmp_path / "orders.toml"
+    file.write_text('sink-uri = "kafka://127.0.0.1:1/orders?protocol=open-protocol"\n')
+    path = tmp_path / "sidecar.toml"
+    path.write_text(f"""
+sinks = ["console:"]
+changefeed = {{ id = "orders", file = "{file}" }}
+etcd = {{ folder = "{tmp_path}/state" }}
+source = {{ host = "h", user = "u" }}
+log = {{ uri = "{tmp_path}/log" }}
+""")
+    config = read_config(path)
+    with closing(open_keys(config.etcd)) as keys:
+        root = changefeed_root(ORDERS, read_changefeed(keys, config).incarnation)
+        mine = EtcdOwner(keys, root, lease_s=10, holder=OwnerHolder("here", 1, "here:8310"))
+        assert mine.acquire(timeout_s=0) is not None
+        command = [sys.executable, "-m", "sidecar", "remove", "--config", str(path), "--yes"]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert (refused.returncode, "a sidecar owns changefeed" in refused.stderr) == (3, True)
+        mine.release()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert done.returncode == 0, done.stderr
+        assert keys.get_prefix("/", keys_only=True) == []

@@ -422,6 +422,20 @@ def test_a_changefeed_that_tries_again_is_a_warning_with_ticdcs_error(stage: Sta
     assert "CDC:ErrKafkaNewProducer" in text_of(stage.check("changefeed state", **sections)["changefeed state"], CheckStatus.WARNING)
 
 
+def test_without_etcd_the_checks_say_what_is_not_known(stage: Stage) -> None:
+    """The definition that a rig's TiCDC has is in its file."""
+    sections = {"changefeed": {"file": str(stage.rig.definition)}, "etcd": {"endpoints": [], "folder": str(stage.folder / "state")}}
+    names = ("etcd write", "changefeed state", "other changefeeds", "resolved marks", "brackets")
+    results = stage.check(*names, **sections)
+    said = " ".join(finding.what for finding in results["changefeed"].findings)
+    assert f"{stage.rig.definition} says: a change of the changefeed since it was written is not seen" in said
+    assert "not known, as a file has the definition" in results["changefeed state"].findings[0].what
+    assert "whether another changefeed writes the same topics is not known" in text_of(results["other changefeeds"], CheckStatus.SKIPPED)
+    assert all(results[name].status is CheckStatus.OK for name in ("etcd", "etcd write", "changefeed state", "resolved marks"))
+    missing = sections | {"changefeed": {"file": str(stage.folder / "none")}}
+    assert "changefeed.file" in failure(stage.check("changefeed", **missing)["changefeed"])
+
+
 def test_a_filter_without_the_watermark_table_is_named(stage: Stage) -> None:
     sections = stage.put_changefeed("blind-feed", change=lambda info: info["config"]["filter"].update(rules=["shop.*"]))
     results = stage.check("changefeed settings", "brackets", "watermark arrives", **sections)

@@ -98,6 +98,20 @@ PUMPS = [
 
 FEEDS = [
     Mutation(
+        "a definition in a file has the state that the file says",
+        "sidecar/shared/ticdc/definition_file.py::_definition",
+        '"state": UNKNOWN',
+        '"state": _text(named.get("state"))',
+        "tests/unit/ticdc/test_definition_file.py::test_what_the_file_says_of_the_state_does_not_matter",
+    ),
+    Mutation(
+        "a password that a definition hides is taken for one",
+        "sidecar/shared/ticdc/definition_file.py::_shown_only",
+        "!= HIDDEN",
+        '!= ""',
+        "tests/unit/ticdc/test_definition_file.py::test_a_password_that_is_hidden_is_asked_for",
+    ),
+    Mutation(
         "a key-value at a DDL's commit_ts has the schema after it",
         "sidecar/feeds/kv/schemas.py::KvSchemas._name",
         " - 1",

@@ -9,6 +9,7 @@ OF_DELIVERY = "tests/unit/merge/test_delivery.py::test_a_begun_batch_that_cannot
 OF_FROZEN_OWNERS = "tests/simulation/test_owners.py::test_no_owner_breaks_the_log_of_another"
 OF_DUMPS = "tests/unit/log/test_dumps_file.py"
 OF_ETCD = "tests/integration/test_etcd.py"
+FOLDER_PY, OF_FOLDER = "sidecar/adapters/etcd/folder.py", "tests/unit/adapters/test_folder_keys.py"
 KEEPER_PY, OF_KEEPER = "sidecar/adapters/etcd/keeper.py", "tests/unit/adapters/test_etcd_keeper.py"
 OF_TERMS = "tests/unit/run/test_between_terms.py"
 OF_PROGRESS = "tests/unit/test_pipeline.py::test_the_dump_of_another_log_is_not_gone_on_with"
@@ -230,6 +231,34 @@ FENCES = [
         "ours, ",
         "",
         f"{OF_ETCD}::test_the_fence_holds_whatever_the_previous_owners_clock_says",
+    ),
+    Mutation(
+        "a folder's lease that nobody renews lives on",
+        f"{FOLDER_PY}::FolderKeys._end_leases",
+        "over = now >= until",
+        "over = False",
+        f"{OF_FOLDER}::test_a_lease_ends_when_nobody_renewed_it_for_its_time_and_its_keys_with_it",
+    ),
+    Mutation(
+        "a folder's lease of another machine is ended at sight",
+        f"{FOLDER_PY}::FolderKeys._end_leases",
+        "self._watched(lease, renewals, now) > ttl_s",
+        "True",
+        f"{OF_FOLDER}::test_a_lease_of_before_the_last_boot_is_over_and_another_machines_is_watched",
+    ),
+    Mutation(
+        "a folder's transaction does not hold what it compares",
+        f"{FOLDER_PY}::FolderKeys.transact",
+        "not all(_holds(sql, compare) for compare in compares)",
+        "False",
+        f"{OF_FOLDER}::test_they_are_what_a_model_of_etcds_keys_is",
+    ),
+    Mutation(
+        "a folder's key with a lease that has run out is written",
+        f"{FOLDER_PY}::FolderKeys._put",
+        "put.lease and ",
+        "False and ",
+        f"{OF_FOLDER}::test_a_lease_ends_when_nobody_renewed_it_for_its_time_and_its_keys_with_it",
     ),
     Mutation(
         "who is held is not asked of the clock",

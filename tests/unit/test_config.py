@@ -51,7 +51,6 @@ def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
             "source.port is out of range, expected a whole number of at most 65535",
         ),
         (LEAST.replace('id = "orders"', ""), "the setting changefeed.id is missing"),
-        (LEAST.replace('["127.0.0.1:2379"]', "[]"), "etcd.endpoints is empty"),
         (LEAST.replace('["127.0.0.1:2379"]', "[2379]"), r"etcd.endpoints \(number 1\) is a whole number, expected a text"),
         (
             LEAST.replace("[changefeed]", 'feed = "kafak"\n[changefeed]', 1),
@@ -69,6 +68,30 @@ def test_what_is_wrong_is_named_with_the_file_and_the_setting(tmp_path: Path, te
     assert "sidecar.toml" in str(error.value)
     assert "config.example.toml" in str(error.value)
     assert not re.search("`|Expected |Object ", error.value.message), "no text of a library"
+
+
+ENDPOINTS = 'endpoints = ["127.0.0.1:2379"]'
+
+
+@pytest.mark.parametrize(
+    ("etcd", "changefeed", "message"),
+    [
+        ("endpoints = []", "", "neither etcd.endpoints nor etcd.folder is given"),
+        (f'{ENDPOINTS}\nfolder = "/var/state"', 'file = "/etc/cf.json"', "both etcd.endpoints and etcd.folder are given"),
+        ('folder = "/var/state"', "", "etcd.folder has no definition of a changefeed, and changefeed.file is not given"),
+        ('folder = "/var/state"', 'file = "/etc/cf.json"', ""),
+        (ENDPOINTS, 'file = "/etc/cf.json"', ""),
+    ],
+)
+def test_lease_and_progress_have_one_place_and_a_folder_needs_a_definition(
+    tmp_path: Path, etcd: str, changefeed: str, message: str
+) -> None:
+    text = LEAST.replace(ENDPOINTS, etcd).replace('id = "orders"', f'id = "orders"\n{changefeed}')
+    if not message:
+        assert config(tmp_path, text).changefeed.file == "/etc/cf.json"
+        return
+    with pytest.raises(ConfigError, match=message):
+        config(tmp_path, text)
 
 
 def with_setting(name: str, value: str) -> str:

@@ -110,7 +110,10 @@ def test_the_example_explains_each_setting_and_shows_its_default(setting: str) -
     comment = commented_settings()[setting]
     assert len(comment.split()) > 3, f"{setting} is not explained"
     assert comment.startswith(" Required.") == (default is msgspec.NODEFAULT), "what must be given is marked, and nothing else"
-    if default is not msgspec.NODEFAULT:
+    if comment.startswith(" Required, unless "):
+        assert not default, "a setting beside it is the other way"
+        assert shown_settings(tomllib.loads(EXAMPLE.read_text()))[setting]
+    elif default is not msgspec.NODEFAULT:
         as_shown = list(default) if isinstance(default, tuple) else default
         assert shown_settings(tomllib.loads(EXAMPLE.read_text()))[setting] == as_shown
 

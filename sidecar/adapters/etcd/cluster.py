@@ -9,7 +9,7 @@ import msgspec
 from sidecar.adapters.etcd.binlog import TIDB_SERVERS
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.keys import Keys
-from sidecar.shared.config_problems import is_address
+from sidecar.shared.config_forms import is_address
 from sidecar.shared.errors import TicdcDumpError
 
 CLUSTER_ID_KEY = "/pd/cluster_id"

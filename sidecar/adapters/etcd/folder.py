@@ -4,8 +4,8 @@
 
 - Each call is one SQLite transaction that takes the write lock at once, so the processes of the machine come one after another.
 - When a lease ends depends on who granted it. A process of this boot of the machine: at `until`, by the clock that all processes of the
-  machine have, which also runs while it sleeps. One before the last boot: at once, for its holder is gone. Whoever cannot be told apart
-  from another machine: when it was not renewed while this process looked on for `ttl_s`. The wall clock has no part in it.
+  machine have, which also runs while it sleeps. One before the last boot: at once, for its holder is gone. One that may be
+  of another machine: when it was not renewed while this process looked on for `ttl_s`. The wall clock has no part in it.
 - The holder counts from when it *sent* a renewal, as with etcd (keeper.py): it gives up before anybody else can see the lease end.
 - SQLite's locks hold on a local disk; on a network's they may not.
 """
@@ -65,7 +65,7 @@ class FolderKeys:
     def get(self, key: str, *, revision: int = 0) -> KeyEntry | None:
         with self._begun() as sql:
             if revision not in (0, _revision(sql)):
-                raise Compacted(f"{self} keeps no past: revision {revision} was asked for", hint="ask for the present")
+                raise Compacted(f"{self} keeps no past: revision {revision} was wanted", hint="ask for the present")
             return _get(sql, key)
 
     def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[KeyEntry]:

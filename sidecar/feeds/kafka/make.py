@@ -14,9 +14,10 @@ from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.shared.config import Config, KafkaSection, SourceSection, read_secret
+from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.process.checks import listed
-from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.changefeed import UNKNOWN, Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import client_settings, kafka_place
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.scope import LiveScope
@@ -24,6 +25,7 @@ from sidecar.shared.ticdc.suitability import check_suitable
 from sidecar.shared.ticdc.topics import marked_topics, topics
 
 NAMES_RETRY_S = 10.0
+BY_PASSWORD = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
 def make(config: Config, changefeed: Changefeed, scope: LiveScope, note: Note) -> Brought:
@@ -97,6 +99,11 @@ def client_of(changefeed: Changefeed, settings: KafkaSection) -> dict[str, str]:
     client = client_settings(changefeed) | dict(settings.client)
     if settings.sasl_password_file:
         client["sasl.password"] = read_secret(settings.sasl_password_file)
+    if changefeed.state == UNKNOWN and client.get("sasl.mechanism") in BY_PASSWORD and not client.get("sasl.password"):
+        raise ConfigError(
+            f"the definition of changefeed {changefeed.name} has no password for Kafka's {client['sasl.mechanism']}: TiCDC hides it",
+            hint="write it to a file that only this user can read, and set kafka.sasl_password_file",
+        )
     return client
 
 

@@ -1,6 +1,7 @@
 """What TiCDC decides: which tables, rows, DDLs and topics a changefeed has, by its definition in etcd. Pure.
 
-    changefeed, changefeed_info, changefeed_file   the definition: as plain values, out of etcd, out of a file
+    changefeed, changefeed_info   the definition: as plain values, out of etcd
+    definition_file               the same out of a file, as etcd would have it          changefeed_file   a config, for an output
     table_rules, event_filter, ddl_rules, ddl_text, value_expr, expression   what is let through
     hidden_changes                which differences of a sink follow from what is not let through
     topics, dispatch              where it is sent

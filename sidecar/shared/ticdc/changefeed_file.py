@@ -85,7 +85,7 @@ def _config(text: str) -> dict[str, Any]:
         content = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{what}: {type(error).__name__}{_place(error)}", hint=hint) from error
-    named = _kebab(content)
+    named = kebab(content)
     config = named["config"] if isinstance(named.get("config"), dict) else named
     return dict(config)
 
@@ -96,10 +96,13 @@ def _place(error: Exception) -> str:
     return f" in line {lines}" if lines else ""
 
 
-def _kebab(content: Any) -> Any:
+def kebab(content: Any) -> Any:
+    """With the names as the TOML has them. A date of TOML is a text."""
     if isinstance(content, dict):
-        return {str(name).replace("_", "-"): _kebab(value) for name, value in content.items()}
-    return [_kebab(one) for one in content] if isinstance(content, list) else content
+        return {str(name).replace("_", "-"): kebab(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [kebab(one) for one in content]
+    return content if isinstance(content, bool | int | float | str | None) else str(content)
 
 
 def _section(of: Mapping[str, Any], name: str, setting: str) -> dict[str, Any]:

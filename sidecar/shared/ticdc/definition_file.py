@@ -23,6 +23,7 @@ from urllib.parse import quote, urlencode
 
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.ticdc.changefeed import UNKNOWN, ChangefeedName
+from sidecar.shared.ticdc.changefeed_file import kebab
 
 HIDDEN = "xxxxx"
 """What TiCDC shows in the place of a password (Go's url.Redacted)."""
@@ -37,13 +38,32 @@ _OF_THE_DEFINITION = {
 _HINT = "write it with `cdc cli changefeed query -c ID`, `ticloud serverless changefeed get`, or as the TOML of `cdc cli changefeed create`"
 
 
-def definition_in(text: str, name: ChangefeedName, *, brokers: str = "") -> bytes:
-    """What TiCDC's etcd would hold for `name`. `brokers`: Kafka's, for a definition that names none. Raises ConfigError; its text holds
-    nothing of the file but names."""
+def name_in(text: str, *, cluster: str = "", namespace: str = "", id: str = "") -> ChangefeedName:  # TiCDC's word
+    """What is not given, as the file says it; `default` for what it does not. Raises ConfigError for a file without an id."""
     content = _content(text)
+    named = kebab(content)
+    said = content.get("changefeedId") or named.get("id") or named.get("changefeed-id")
+    if isinstance(said, dict):
+        said = (said.get("display") or {}).get("name")
+    if not (id or said):
+        raise ConfigError("the definition does not say the changefeed's id", hint="give --changefeed-id: what dumps are called by")
+    space = namespace or named.get("keyspace") or named.get("namespace")
+    return ChangefeedName(cluster or "default", str(space or "default"), id or str(said))
+
+
+def definition_in(text: str, name: ChangefeedName, *, place: str, brokers: str = "") -> bytes:
+    """What TiCDC's etcd would hold for `name`. `place`: of the text, for errors. `brokers`: Kafka's, for a definition that names none.
+    Raises ConfigError; its text holds nothing of the file but names."""
+    try:
+        return json.dumps(_definition(_content(text), name, brokers)).encode()
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
+
+
+def _definition(content: Mapping[str, Any], name: ChangefeedName, brokers: str) -> dict[str, Any]:
     if "clusterId" in content and isinstance(content.get("sink"), dict):
-        return json.dumps(_of_cloud(content, name, brokers)).encode()
-    named = _kebab(content)
+        return _of_cloud(content, name, brokers)
+    named = kebab(content)
     config = named.get("config")
     if not isinstance(config, dict):
         config = {key: value for key, value in named.items() if key not in _OF_THE_DEFINITION}
@@ -66,7 +86,7 @@ def definition_in(text: str, name: ChangefeedName, *, brokers: str = "") -> byte
         "state": UNKNOWN,
         "config": _without_hidden(config),
     }
-    return json.dumps(made | _id(name, new=new)).encode()
+    return made | _id(name, new=new)
 
 
 def _content(text: str) -> dict[str, Any]:
@@ -77,14 +97,6 @@ def _content(text: str) -> dict[str, Any]:
         raise ConfigError(f"the definition is neither JSON nor TOML: {type(error).__name__}{place}", hint=_HINT) from error
     assert isinstance(content, dict), "both begin with names"
     return content
-
-
-def _kebab(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {str(name).replace("_", "-"): _kebab(value) for name, value in content.items()}
-    if isinstance(content, list):
-        return [_kebab(one) for one in content]
-    return content if isinstance(content, bool | int | float | str | None) else str(content)  # a date of TOML
 
 
 def _id(name: ChangefeedName, *, new: bool) -> dict[str, Any]:
@@ -154,20 +166,34 @@ def _of_cloud(content: Mapping[str, Any], name: ChangefeedName, brokers: str) ->
             "filter": {
                 "rules": filters.get("filterRule"),
                 "event-filters": [
-                    {"matcher": one.get("matcher"), "ignore-event": one.get("ignoreEvent")} for one in filters.get("eventFilterRule") or ()
+                    {"matcher": one.get("matcher"), "ignore-event": one.get("ignoreEvent")} for one in _dicts(filters, "eventFilterRule")
                 ],
             },
             "sink": {
                 "dispatchers": list(_dispatchers(topic)),
-                "column-selectors": [dict(one) for one in kafka.get("columnSelectors") or ()],
+                "column-selectors": _dicts(kafka, "columnSelectors"),
             },
         },
     } | _id(name, new=False)
 
 
 def _dict(of: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Empty where there is none."""
     value = of.get(name)
-    return value if isinstance(value, dict) else {}
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name} of the definition is no object", hint=_HINT)
+    return value
+
+
+def _dicts(of: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    value = of.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise ConfigError(f"{name} of the definition is no list of objects", hint=_HINT)
+    return value
 
 
 def _brokers(kafka: Mapping[str, Any], brokers: str) -> str:
@@ -203,7 +229,7 @@ def _dispatchers(topic: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     prefix, separator, suffix = (_text(topic.get(name)) for name in ("topicPrefix", "separator", "topicSuffix"))
     expressions = {"BY_TABLE": f"{prefix}{{schema}}{separator}{{table}}{suffix}", "BY_DATABASE": f"{prefix}{{schema}}{suffix}"}
     expression = expressions.get(_text(topic.get("dispatchType")), "")
-    for one in topic.get("partitionDispatchers") or ():
+    for one in _dicts(topic, "partitionDispatchers"):
         partition = {"COLUMN": "columns"}.get(_text(one.get("partitionType")), _text(one.get("partitionType")).lower().replace("_", "-"))
         yield {"matcher": one.get("matcher"), "topic": expression, "partition": partition}
     if expression:

@@ -32,6 +32,18 @@ def sink_uri(brokers: str, topic: str, *, protocol: str, partitions: int) -> str
     return f"kafka://{brokers}/{topic}?{urlencode({'protocol': protocol, **extension, 'partition-num': partitions})}"
 
 
+def queried(info: str) -> str:
+    """`info` as `cdc cli changefeed query` prints it, as far as a reader of the definition looks at it."""
+
+    def snake(content: Any) -> Any:
+        if isinstance(content, dict):
+            return {name.replace("-", "_"): snake(value) for name, value in content.items()}
+        return [snake(one) for one in content] if isinstance(content, list) else content
+
+    printed = snake(json.loads(info))
+    return _json(printed | {"id": printed.pop("changefeed_id")})
+
+
 def info(
     changefeed_id: str,
     *,

@@ -47,7 +47,8 @@ QUIET_S_MAX = 300.0
 @dataclass(frozen=True, slots=True)
 class RigOptions:
     """`initial_rows`: in each table (fewer where it has fewer keys), before the changefeed starts: only a dump brings them.
-    `statements`: more to carry out before it starts, on one connection. `ways_s`: how long a change takes through TiCDC (way.py)."""
+    `statements`: more to carry out before it starts, on one connection. `ways_s`: how long a change takes through TiCDC (way.py).
+    `etcd_in_reach` False: the sidecar has the definition from a file, and a folder in the place of etcd."""
 
     protocol: str = "open-protocol"
     partitions: int = 3
@@ -60,6 +61,7 @@ class RigOptions:
     mark_every_s: float = 0.2
     checkpoint_every_s: float = 1.0
     ways_s: tuple[float, ...] = ()
+    etcd_in_reach: bool = True
 
 
 class Rig:
@@ -76,6 +78,8 @@ class Rig:
         self.db = _MariaDb(folder / "mariadb", settings=SERVER_SETTINGS)
         self.kafka = KafkaBroker(folder / "kafka")
         self.etcd = Etcd(folder / "etcd")
+        self.definition = folder / "changefeed.json"
+        self.state = folder / "state"
         self._created = datetime.now(UTC)
         self._started = ExitStack()
 
@@ -163,6 +167,7 @@ class Rig:
             state=state,
         )
         self.etcd.put(changefeed.info_key(options.changefeed_id), info)
+        self.definition.write_text(changefeed.queried(info))
 
     # ---- what tests ask and do --------------------------------------------------------------------------------------------
 
@@ -218,9 +223,11 @@ class Rig:
         token = self.folder / "console.token"
         token.write_text(CONSOLE_TOKEN)
         token.chmod(0o600)
+        changefeed: dict[str, Any] = {"id": self.options.changefeed_id}
+        near = self.options.etcd_in_reach
         result: dict[str, dict[str, Any]] = {
-            "changefeed": {"id": self.options.changefeed_id},
-            "etcd": {"endpoints": list(self.etcd.endpoints)},
+            "changefeed": changefeed if near else changefeed | {"file": str(self.definition)},
+            "etcd": {"endpoints": list(self.etcd.endpoints)} if near else {"folder": str(self.state)},
             "source": {"host": self.source.host, "port": self.source.port, "user": self.source.user, "password_file": str(password)},
             "log": {"uri": log},
             "control": {"listen": f"127.0.0.1:{control}"},

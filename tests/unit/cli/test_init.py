@@ -20,7 +20,7 @@ from sidecar.setup.sql import account_sql, watermark_sql
 from sidecar.shared.config import read_config
 from sidecar.shared.errors import CoordinationLost
 from tests.tools.hostile.keys import Etcd
-from tests.tools.rig.changefeed import info_key
+from tests.tools.rig.changefeed import info_key, queried
 from tests.unit.setup.test_cluster import KAFKA, PD, SERVERS, definition
 
 WHOLE = ("--pd", "http://pd-0:2379/,pd-1:2379", "--pd", "pd-2:2379", "-c", "orders")
@@ -359,3 +359,58 @@ def test_the_next_commands_correct_the_changefeed_where_its_configuration_is_wro
     assert ("`update` changes what changefeed.toml names, and replaces a list such as filter.rules whole" in shown) is bool(update)
     assert "whole configuration" not in shown, "what the file does not name stays"
     assert all(f"  {command}\n" in shown for command in result["next"])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "orders.json").write_text(queried(definition().decode()))
+    return tmp_path / "orders.json"
+
+
+def test_without_pd_a_file_has_the_definition_and_a_folder_the_rest(stage: Stage, file: Path) -> None:
+    stage.values.clear()
+    written = json.loads(stage.run("--definition", file.name, "--tidb", "tidb:4000", "--json"))
+    settings = stage.settings()
+    assert settings["changefeed"] == {"id": "orders", "file": str(file)}
+    assert settings["etcd"] == {"folder": "/var/lib/ticdc-dump/orders/state"}
+    assert "kafka" not in settings
+    assert read_config(stage.file).etcd.folder
+    assert {one["setting"]: one["from"] for one in written["settings"]}["changefeed.id"] == f"as {file} has it"
+    assert written["changefeed"]["state"] == "unknown"
+    assert written["pd_cluster_id"] == ""
+    assert [command.split()[0] for command in written["next"]] == ["mysql", "ticdc-dump", "ticdc-dump"]
+
+
+def test_without_pd_a_folder_and_an_etcd_of_ones_own_can_be_named_and_kafkas_brokers(stage: Stage, file: Path) -> None:
+    whole = ("--definition", str(file), "--tidb", "tidb:4000", "--yes", "--force")
+    stage.run(*whole, "--state", "here", "--brokers", "b:9092")
+    assert stage.settings()["etcd"] == {"folder": str(stage.folder / "here")}
+    assert stage.settings()["kafka"] == {"brokers": "b:9092"}
+    stage.run(*whole, "--pd", "own:2379")
+    assert stage.settings()["etcd"] == {"endpoints": ["own:2379"]}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [(("--state", "here", "--pd", "own:2379"), "--state"), (("--tikv",), "--tikv"), (("--pd", "no address"), "--pd")],
+)
+def test_what_does_not_go_with_a_definition_is_wrong_usage(stage: Stage, file: Path, more: tuple[str, ...], says: str) -> None:
+    assert says in stage.run("--definition", str(file), "--tidb", "t:1", "--yes", *more, code=2)
+    assert not stage.file.exists()
+
+
+def test_a_folder_without_a_definition_is_wrong_usage_and_a_file_that_is_none_an_error(stage: Stage, file: Path) -> None:
+    assert "--state" in stage.run(*WHOLE, "--yes", "--state", "here", code=2)
+    file.write_text("{}")
+    assert "the changefeed's id" in stage.run("--definition", str(file), "--tidb", "t:1", "--yes", code=3)
+    assert f"{file}: the definition has no sink-uri" in stage.run(
+        "--definition", str(file), "-c", "orders", "--tidb", "t:1", "--yes", code=3
+    )
+
+
+def test_problems_of_a_definition_in_a_file_are_no_commands_of_ticdc(stage: Stage, file: Path) -> None:
+    """They may not reach this changefeed: TiDB Cloud has a console."""
+    file.write_text(queried(definition(**BDR).decode()))
+    shown = stage.run("--definition", str(file), "--tidb", "t:1", "--yes")
+    assert "bdr-mode" in shown
+    assert "cdc cli" not in shown
