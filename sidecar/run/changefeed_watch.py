@@ -15,9 +15,10 @@ import stamina
 from sidecar.adapters.etcd.changefeed import read_changefeed_info
 from sidecar.adapters.etcd.keys import Keys
 from sidecar.adapters.etcd.opening import open_keys
+from sidecar.run.logs import note
 from sidecar.run.resumes import Resumes
 from sidecar.shared.config import Config, read_definition
-from sidecar.shared.errors import CoordinationLost, FeedChanged
+from sidecar.shared.errors import ConfigError, CoordinationLost, FeedChanged
 from sidecar.shared.process.background import Background
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, of_binlog
@@ -52,7 +53,11 @@ def log_of(config: Config) -> str:
 
 
 class ChangefeedWatch:
-    """Looks in the background whether `changefeed` is still so defined, and was not resumed over a gap; `check` raises if not."""
+    """Looks in the background whether `changefeed` is still so defined, and was not resumed over a gap; `check` raises if not.
+
+    A file may be looked at while it is written: what it says counts at the second look, and what is no definition then is reported, and
+    changes nothing.
+    """
 
     def __init__(self, client: Keys, config: Config, changefeed: Changefeed, resumes: Resumes | None = None) -> None:
         self._client, self._config, self._changefeed, self._resumes = client, config, changefeed, resumes
@@ -60,6 +65,8 @@ class ChangefeedWatch:
         self.check, self.close = self._looking.check, self._looking.close
 
     def _look(self, ending: Event) -> None:
+        file, before = self._config.changefeed.file, self._changefeed
+        failed_looks = 0
         while not ending.wait(LOOK_EVERY_S):
             try:
                 now = read_changefeed(self._client, self._config)
@@ -67,7 +74,16 @@ class ChangefeedWatch:
                     self._resumes.look()
             except CoordinationLost:
                 continue  # the lease ends when that has lasted too long
-            if _stream(now) != _stream(self._changefeed):
+            except ConfigError as error:
+                if not file:
+                    raise
+                failed_looks += 1
+                if failed_looks == 2:
+                    note(f"{error}; until then the definition is the one that it had")
+                continue
+            failed_looks = 0
+            seen_before, before = _stream(before) == _stream(now), now
+            if _stream(now) != _stream(self._changefeed) and (seen_before or not file):
                 raise FeedChanged(
                     f"the definition of changefeed {now.name} changed in {self._config.changefeed.file or 'etcd'}",
                     hint="nothing: the sidecar attaches again with the new definition",

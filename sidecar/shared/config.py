@@ -335,6 +335,9 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
     if bool(config.etcd.endpoints) == bool(config.etcd.folder):
         what = "both etcd.endpoints and etcd.folder are given" if config.etcd.folder else "neither etcd.endpoints nor etcd.folder is given"
         yield what, "give PD's client addresses as etcd.endpoints; or, where no etcd is in reach, a folder on a local disk as etcd.folder"
+    for setting, path in (("etcd.folder", config.etcd.folder), ("changefeed.file", config.changefeed.file)):
+        if path and not path.startswith("/"):
+            yield f"{setting} is {path!r}, which is not a whole path", "write it from the root on: a service has another working folder"
     if config.etcd.folder and not config.changefeed.file:
         what = "etcd.folder has no definition of a changefeed, and changefeed.file is not given"
         yield what, "write the definition to a file, and name that: deploy/ATTACH.md#without-ticdcs-etcd"

@@ -79,6 +79,8 @@ ENDPOINTS = 'endpoints = ["127.0.0.1:2379"]'
         ("endpoints = []", "", "neither etcd.endpoints nor etcd.folder is given"),
         (f'{ENDPOINTS}\nfolder = "/var/state"', 'file = "/etc/cf.json"', "both etcd.endpoints and etcd.folder are given"),
         ('folder = "/var/state"', "", "etcd.folder has no definition of a changefeed, and changefeed.file is not given"),
+        ('folder = "state"', 'file = "/etc/cf.json"', "etcd.folder is 'state', which is not a whole path"),
+        (ENDPOINTS, 'file = "cf.json"', "changefeed.file is 'cf.json', which is not a whole path"),
         ('folder = "/var/state"', 'file = "/etc/cf.json"', ""),
         (ENDPOINTS, 'file = "/etc/cf.json"', ""),
     ],

@@ -50,6 +50,8 @@ class FolderKeys:
         self._connection: sqlite3.Connection | None = None
         self._seen: dict[int, tuple[int, float]] = {}
         """Of each lease: its renewals as seen last, and when that was seen first."""
+        self._number = 0
+        """The inode of the file that is open."""
         self._closed = False
 
     def __str__(self) -> str:
@@ -151,6 +153,8 @@ class FolderKeys:
         with self._lock:
             if self._closed:
                 raise CoordinationError(f"{self} was used after it was closed", hint="report this: what uses it ends before it")
+            if self._connection is not None and not self._is_there():
+                self._forget()
             try:
                 sql = self._connection or self._open()
                 sql.execute(f"PRAGMA busy_timeout = {int(1000 * min(timeout_s or self.section.timeout_s, self.section.timeout_s))}")
@@ -170,7 +174,16 @@ class FolderKeys:
             raise ConfigError(
                 f"etcd.folder {self._path.parent}: {error.strerror}", hint="name a folder that this user can write"
             ) from error
+        try:
+            self._prepare(sql)
+            self._number = self._path.stat().st_ino
+        except BaseException:
+            sql.close()
+            raise
         self._connection = sql
+        return sql
+
+    def _prepare(self, sql: sqlite3.Connection) -> None:
         sql.execute("PRAGMA synchronous = FULL")
         with sql:
             sql.execute("BEGIN IMMEDIATE")
@@ -181,7 +194,13 @@ class FolderKeys:
                 sql.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
                 raise ConfigError(f"{self} is of version {version}, and this program knows {VERSION}", hint="use the program that wrote it")
-        return sql
+
+    def _is_there(self) -> bool:
+        """Whether the file is the one that is open: one that was moved away is nobody else's any more."""
+        try:
+            return self._path.stat().st_ino == self._number
+        except OSError:
+            return False
 
     def _forget(self) -> None:
         if self._connection is not None:
