@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from sidecar.shared.model.messages import NOT_RECORDED, Asker
 from sidecar.shared.model.nouns import OperationId, operation_id
@@ -91,6 +93,7 @@ class HistoryEntry:
     restart_of: str = ""
 
     def __post_init__(self) -> None:
+        operation_id(self.id)
         object.__setattr__(self, "asked_by", _bounded(self.asked_by))
         object.__setattr__(self, "result", one_line(self.result, TEXT_CHARACTERS_MAX))
         object.__setattr__(self, "commands_before", self.commands_before + len(self.commands[:-COMMANDS_KEPT_MAX]))
@@ -108,34 +111,16 @@ class HistoryEntry:
         return asdict(self)
 
 
+_ALWAYS = frozenset(field.name for field in fields(HistoryEntry)) - {"restart_of"}
+"""What each version has written."""
+
+
 def entry_from_json(value: dict[str, Any]) -> HistoryEntry:
-    """The inverse of `HistoryEntry.to_json`. Raises KeyError, TypeError, ValueError or AttributeError for what is not one."""
-    scope = value["scope"]
-    return HistoryEntry(
-        id=operation_id(str(value["id"])),
-        kind=OperationKind(value["kind"]),
-        scope=OperationScope(
-            tuple(map(str, scope["tables"])),
-            int(scope["table_count"]),
-            int(scope["by_keys"]),
-            int(scope["filtered"]),
-            tuple(map(str, scope["sinks"])),
-            int(scope.get("for_ddl", 0)),
-        ),
-        asked_by=_asker(value["asked_by"]),
-        started_ms=int(value["started_ms"]),
-        state=DumpState(value["state"]),
-        ended_ms=int(value["ended_ms"]),
-        result=str(value["result"]),
-        rows=int(value["rows"]),
-        bytes=int(value["bytes"]),
-        chunks=int(value["chunks"]),
-        running_s=float(value["running_s"]),
-        running_since_ms=int(value["running_since_ms"]),
-        commands=tuple(OperationCommand(str(one["command"]), _asker(one["asked_by"]), int(one["at_ms"])) for one in value["commands"]),
-        commands_before=int(value["commands_before"]),
-        restart_of=str(value.get("restart_of", "")),
-    )
+    """The inverse of `HistoryEntry.to_json`. Raises TypeError or ValueError for what is not one."""
+    made: HistoryEntry = msgspec.convert(value, HistoryEntry, strict=False)
+    if missing := _ALWAYS - value.keys():
+        raise ValueError(f"it has no {min(missing)}")
+    return made
 
 
 def surplus(states: Mapping[OperationId, DumpState], *, but: Collection[OperationId]) -> list[OperationId]:
@@ -182,7 +167,3 @@ def _names(value: Iterable[str], at_most: int) -> tuple[str, ...]:
 
 def _bounded(asker: Asker) -> Asker:
     return Asker(*(one_line(text, NAME_CHARACTERS_MAX) for text in (asker.name, asker.address, asker.reason)))
-
-
-def _asker(value: dict[str, Any]) -> Asker:
-    return Asker(str(value["name"]), str(value["address"]), str(value["reason"]))

@@ -423,8 +423,11 @@ def test_a_changefeed_that_tries_again_is_a_warning_with_ticdcs_error(stage: Sta
 
 
 def test_without_etcd_the_checks_say_what_is_not_known(stage: Stage) -> None:
-    """The definition that a rig's TiCDC has is in its file."""
-    sections: Sections = {"changefeed": {"file": str(stage.rig.definition)}, "etcd": {"endpoints": [], "folder": str(stage.folder / "state")}}
+    """A rig has its definition in a file too."""
+    sections: Sections = {
+        "changefeed": {"file": str(stage.rig.definition)},
+        "etcd": {"endpoints": [], "folder": str(stage.folder / "state")},
+    }
     names = ("etcd write", "changefeed state", "other changefeeds", "resolved marks", "brackets")
     results = stage.check(*names, **sections)
     said = " ".join(finding.what for finding in results["changefeed"].findings)

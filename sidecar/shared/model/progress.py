@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from sidecar.shared.errors import with_hint
 from sidecar.shared.model.messages import UNBOUNDED, Brackets, Pace, ReadWith
 from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
@@ -154,43 +156,19 @@ class Progress:
         }
 
 
+_ALWAYS = frozenset({"dump_id", "seq", "reason", "pace"})
+_ALWAYS_OF_A_TABLE = frozenset({"spans", "chunks", "rows", "bytes", "complete_at", "where"})
+"""What each version has written, whatever a field's default is for who makes one."""
+
+
 def progress_from_json(value: dict[str, Any]) -> Progress:
-    """The inverse of `Progress.to_json`. Raises KeyError, TypeError or ValueError for what is not one."""
-    return Progress(
-        dump_id=str(value["dump_id"]),
-        state=DumpState(value["state"]),
-        brackets=Brackets(value["brackets"]),
-        chunk_rows=int(value["chunk_rows"]),
-        epoch=int(value["epoch"]),
-        revision=int(value["revision"]),
-        seq=Seq(int(value["seq"])),
-        reason=value["reason"],
-        pace=_pace(value["pace"]),
-        grows=bool(value.get("grows", False)),
-        log=str(value.get("log", "")),
-        resumable=bool(value.get("resumable", value["state"] != DumpState.FAILED)),
-        sinks=tuple(map(str, value.get("sinks", ()))),
-        number=int(value.get("number", 0)),
-        read_with=ReadWith(value.get("read_with", ReadWith.SQL)),
-        for_ddl=CommitTs(int(value["for_ddl"])) if "for_ddl" in value else None,
-        exact=bool(value["exact"]) if "exact" in value else None,
-        tables=tuple(
-            TableProgress(
-                table=TableName(*table["table"]),
-                spans=tuple(Span(_key(span["cursor"]), _key(span["upper"]), _numbers(span.get("keys"))) for span in table["spans"]),
-                chunks=int(table["chunks"]),
-                rows=int(table["rows"]),
-                bytes=int(table["bytes"]),
-                complete_at=None if table["complete_at"] is None else CommitTs(int(table["complete_at"])),
-                where=table["where"],
-                since_seq=Seq(int(table.get("since_seq", FIRST_SEQ))),
-                keys=tuple(map(tuple, table.get("keys", ()))),
-                whole=_is_whole(table),
-                past_keys=int(table.get("past_keys", 0)),
-            )
-            for table in value["tables"]
-        ),
-    )
+    """The inverse of `Progress.to_json`, also by versions before. Raises KeyError, TypeError or ValueError for what is not one."""
+    tables = [table | {"whole": _is_whole(table)} for table in value["tables"]]
+    for one, names in ((value, _ALWAYS), *((table, _ALWAYS_OF_A_TABLE) for table in tables)):
+        if missing := names - one.keys():
+            raise KeyError(min(missing))
+    resumable = value.get("resumable", value["state"] != DumpState.FAILED)
+    return msgspec.convert(value | {"tables": tables, "resumable": resumable}, Progress, strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,19 +332,5 @@ def _span_to_json(span: Span) -> dict[str, Any]:
     return range_of_keys if span.keys is None else range_of_keys | {"keys": span.keys}
 
 
-def _pace(value: dict[str, Any]) -> Pace:
-    """A dump of version 0.1.0 has no bound of its own, one of 0.4.0 or before no strict one."""
-    bound_s, strict = float(value.get("delivery_bound_s", 0.0)), bool(value.get("strict_bound", False))
-    return Pace(int(value["readers"]), int(value["rows_per_s"]), int(value["bytes_per_s"]), bound_s, strict)
-
-
 def _is_whole(table: dict[str, Any]) -> bool:
     return bool(table.get("whole", table["where"] is None))
-
-
-def _key(value: list[str] | None) -> Key | None:
-    return None if value is None else tuple(value)
-
-
-def _numbers(value: list[int] | None) -> tuple[int, int] | None:
-    return None if value is None else (int(value[0]), int(value[1]))
