@@ -73,6 +73,7 @@ def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> s
     try:
         try:
             holder = owner(client, changefeed_root(name, changefeed(name, read_changefeed_info(client, name)).incarnation))
+            holder = holder or owner_of_any(client, name)  # by a definition in a file, it has another incarnation
         except ConfigError as error:
             holder = owner_of_any(client, name)  # TiDB-Binlog has no changefeed, and another one's definition can be in a file
             if holder is None:

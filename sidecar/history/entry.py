@@ -93,7 +93,6 @@ class HistoryEntry:
     restart_of: str = ""
 
     def __post_init__(self) -> None:
-        operation_id(self.id)
         object.__setattr__(self, "asked_by", _bounded(self.asked_by))
         object.__setattr__(self, "result", one_line(self.result, TEXT_CHARACTERS_MAX))
         object.__setattr__(self, "commands_before", self.commands_before + len(self.commands[:-COMMANDS_KEPT_MAX]))
@@ -120,6 +119,7 @@ def entry_from_json(value: dict[str, Any]) -> HistoryEntry:
     made: HistoryEntry = msgspec.convert(value, HistoryEntry, strict=False)
     if missing := _ALWAYS - value.keys():
         raise ValueError(f"it has no {min(missing)}")
+    operation_id(made.id)
     return made
 
 

@@ -49,7 +49,7 @@ from sidecar.run.awaited_dumps import AwaitedDumps, position
 from sidecar.run.beginning import HoldsRows, check_beginning, undelivered_dumps
 from sidecar.run.between_terms import BetweenTerms
 from sidecar.run.certificates import serve_certificates
-from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
+from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed, settled_changefeed
 from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
@@ -254,7 +254,7 @@ class Sidecar:
         self.tally.terms += 1
         with ExitStack() as ending:  # whatever closes badly, the rest is closed, and the last error is raised
             ending.push(partial(self._leave, epoch))
-            self.changefeed = read_changefeed(self.client, self.config)
+            self.changefeed = settled_changefeed(self.client, self.config, self.changefeed)
             brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
             term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker.epoch)
             term.sinks = tuple(self._sinks)

@@ -6,6 +6,7 @@ stream must be read ends the term, and the next one begins with the new definiti
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import replace
 from threading import Event
@@ -24,6 +25,8 @@ from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, of_binlog
 from sidecar.shared.ticdc.definition_file import definition_in
 
+SETTLE_S = 1.0
+"""A file of some kilobytes is written in less."""
 LOOK_EVERY_S = 5.0
 """A read of one key of etcd; TiCDC itself takes as long to carry a change out."""
 
@@ -39,6 +42,22 @@ def read_changefeed(client: Keys, config: Config) -> Changefeed:
     if section.file:
         return changefeed(name, definition_in(read_definition(section.file), name, place=section.file, brokers=config.kafka.brokers))
     return changefeed(name, read_changefeed_info(client, name))
+
+
+def settled_changefeed(client: Keys, config: Config, before: Changefeed) -> Changefeed:
+    """For a term. A file may be written at this moment: what is no definition leaves the one `before`, another one counts if it is still
+    there a moment later. Raises as `read_changefeed` where etcd has it."""
+    if not config.changefeed.file:
+        return read_changefeed(client, config)
+    try:
+        now = read_changefeed(client, config)
+        if _stream(now) == _stream(before):
+            return now
+        time.sleep(SETTLE_S)
+        return now if _stream(read_changefeed(client, config)) == _stream(now) else before
+    except ConfigError as error:
+        note(f"{error}; until then the definition is the one that it had")
+        return before
 
 
 def log_of(config: Config) -> str:

@@ -26,6 +26,8 @@ from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Rea
 
 ETCD_TIMEOUT_S = 5.0
 """By default, whatever the lease: keepalives and writes have bounds of their own."""
+DEFINITION_BYTES_MAX = 4 << 20
+"""Of a changefeed's definition in a file; TiCDC's are some kilobytes."""
 CHUNK_ROWS_MAX = 2**32 - 1
 """What a message of the control service carries."""
 
@@ -389,8 +391,10 @@ def read_secret(path: str) -> str:
 
 
 def read_definition(path: str) -> str:
-    """The text of `changefeed.file`. Raises ConfigError."""
+    """The text of `changefeed.file`, a regular file. Raises ConfigError."""
     try:
+        if Path(path).exists() and not (Path(path).is_file() and Path(path).stat().st_size <= DEFINITION_BYTES_MAX):
+            raise ValueError(f"it is no file of at most {DEFINITION_BYTES_MAX} bytes")
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="name the file of the changefeed's definition") from error

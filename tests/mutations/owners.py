@@ -244,7 +244,7 @@ FENCES = [
         f"{FOLDER_PY}::FolderKeys._end_leases",
         "self._watched(lease, renewals, now) > ttl_s",
         "True",
-        f"{OF_FOLDER}::test_a_lease_of_before_the_last_boot_is_over_and_another_machines_is_watched",
+        f"{OF_FOLDER}::test_a_lease_of_another_boot_or_machine_is_watched_for_its_time",
     ),
     Mutation(
         "a folder's transaction does not hold what it compares",

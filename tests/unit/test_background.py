@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
@@ -44,6 +45,9 @@ from tests.unit.feeds.pushing import Polling, RawSender
 
 SOURCE = SourceSection(host="127.0.0.1", port=1, user="u")
 TIKV = TikvSection(pd=("127.0.0.1:1",))
+
+IN_ETCD: Any = SimpleNamespace(changefeed=SimpleNamespace(file=""))
+"""What a watch looks at of the settings."""
 
 
 def breaks(*_: object, **__: object) -> Any:
@@ -117,7 +121,7 @@ def test_of_many_those_that_run_are_kept_and_one_that_broke_is_raised() -> None:
 def test_a_watch_on_the_definition_that_breaks_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changefeed_watch, "LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(changefeed_watch, "read_changefeed", breaks)
-    watch = changefeed_watch.ChangefeedWatch(None, None, None)  # type: ignore[arg-type]  # it breaks before it needs any
+    watch = changefeed_watch.ChangefeedWatch(None, IN_ETCD, None)  # type: ignore[arg-type]  # it breaks before it needs any
     raises_a_defect(watch.check)
     watch.close()
 

@@ -1,11 +1,13 @@
 """`Keys` in a local folder, for a changefeed whose etcd nobody here reaches: one SQLite file, with revisions as etcd has them.
 
-    state.db    keys: key, value, created, modified, lease      leases: id, ttl_s, until, renewals, boot, machine      revision
+    state.db    keys: key, value, created, modified, lease      leases: id, ttl_s, until, renewals, boot      revision
 
 - Each call is one SQLite transaction that takes the write lock at once, so the processes of the machine come one after another.
 - When a lease ends depends on who granted it. A process of this boot of the machine: at `until`, by the clock that all processes of the
-  machine have, which also runs while it sleeps. One before the last boot: at once, for its holder is gone. One that may be
-  of another machine: when it was not renewed while this process looked on for `ttl_s`. The wall clock has no part in it.
+  machine have, which also runs while it sleeps. Any other, of before the last boot or of another machine: when it was not renewed while
+  this process looked on for `ttl_s`. The wall clock has no part in it.
+- A file that is made anew has other revisions than the one before, so an owner of that one is none in this one.
+- Reading makes no file: where there is none, nothing is there.
 - The holder counts from when it *sent* a renewal, as with etcd (keeper.py): it gives up before anybody else can see the lease end.
 - SQLite's locks hold on a local disk; on a network's they may not.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,16 +28,15 @@ from sidecar.shared.config import EtcdSection
 from sidecar.shared.errors import Compacted, ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
 
 FILE = "state.db"
-BOOT_ID, MACHINE_ID = Path("/proc/sys/kernel/random/boot_id"), Path("/etc/machine-id")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 VERSION = 1
 BY_FOLDER = EtcdNamed(endpoints="etcd.folder", tls="etcd.folder", login="etcd.folder has no login")
 
 _TABLES = """
 CREATE TABLE keys (key BLOB PRIMARY KEY, value BLOB NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL, lease INTEGER NOT NULL);
 CREATE TABLE leases (id INTEGER PRIMARY KEY, ttl_s INTEGER NOT NULL, until REAL NOT NULL, renewals INTEGER NOT NULL,
-                     boot TEXT NOT NULL, machine TEXT NOT NULL);
+                     boot TEXT NOT NULL);
 CREATE TABLE revision (number INTEGER NOT NULL);
-INSERT INTO revision VALUES (1);
 """
 
 
@@ -45,7 +47,7 @@ class FolderKeys:
         self.section, self.named = section, BY_FOLDER
         self._path = Path(section.folder) / FILE
         self._clock = clock
-        self._boot, self._machine = _text_of(BOOT_ID), _text_of(MACHINE_ID)
+        self._boot = _text_of(BOOT_ID)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._seen: dict[int, tuple[int, float]] = {}
@@ -65,12 +67,16 @@ class FolderKeys:
                 self._connection = None
 
     def get(self, key: str, *, revision: int = 0) -> KeyEntry | None:
+        if self._is_new():
+            return None
         with self._begun() as sql:
             if revision not in (0, _revision(sql)):
                 raise Compacted(f"{self} keeps no past: revision {revision} was wanted", hint="ask for the present")
             return _get(sql, key)
 
     def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[KeyEntry]:
+        if self._is_new():
+            return []
         value = "x''" if keys_only else "value"
         with self._begun() as sql:
             rows = sql.execute(
@@ -104,7 +110,7 @@ class FolderKeys:
     def grant(self, ttl_s: int) -> int:
         lease = random.SystemRandom().randrange(1, 1 << 62)
         with self._begun() as sql:
-            sql.execute("INSERT INTO leases VALUES (?, ?, ?, 0, ?, ?)", (lease, ttl_s, self._clock() + ttl_s, self._boot, self._machine))
+            sql.execute("INSERT INTO leases VALUES (?, ?, ?, 0, ?)", (lease, ttl_s, self._clock() + ttl_s, self._boot))
         return lease
 
     def keep_alive(self, lease: int, *, timeout_s: float | None = None) -> bool:
@@ -127,16 +133,11 @@ class FolderKeys:
 
     def _end_leases(self, sql: sqlite3.Connection) -> None:
         now = self._clock()
-        leases = sql.execute("SELECT id, ttl_s, until, renewals, boot, machine FROM leases").fetchall()
+        leases = sql.execute("SELECT id, ttl_s, until, renewals, boot FROM leases").fetchall()
         for gone in self._seen.keys() - {lease for lease, *_ in leases}:
             del self._seen[gone]
-        for lease, ttl_s, until, renewals, boot, machine in leases:
-            if boot and boot == self._boot:
-                over = now >= until
-            elif machine and machine == self._machine:
-                over = True
-            else:
-                over = self._watched(lease, renewals, now) > ttl_s
+        for lease, ttl_s, until, renewals, boot in leases:
+            over = now >= until if boot and boot == self._boot else self._watched(lease, renewals, now) > ttl_s
             if over:
                 _end(sql, lease)
 
@@ -163,8 +164,9 @@ class FolderKeys:
                     self._end_leases(sql)
                     yield sql
             except sqlite3.Error as error:
+                was_open = self._connection is not None
                 self._forget()
-                raise self._translated(error) from error
+                raise self._translated(error, was_open=was_open) from error
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -191,9 +193,13 @@ class FolderKeys:
             if version == 0:
                 for statement in _TABLES.split(";"):
                     sql.execute(statement)
+                sql.execute("INSERT INTO revision VALUES (?)", (time.time_ns(),))  # no file begins where another one did
                 sql.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
                 raise ConfigError(f"{self} is of version {version}, and this program knows {VERSION}", hint="use the program that wrote it")
+
+    def _is_new(self) -> bool:
+        return self._connection is None and not self._path.exists() and not self._closed
 
     def _is_there(self) -> bool:
         """Whether the file is the one that is open: one that was moved away is nobody else's any more."""
@@ -207,11 +213,14 @@ class FolderKeys:
             self._connection.close()
             self._connection = None
 
-    def _translated(self, error: sqlite3.Error) -> TicdcDumpError:
+    def _translated(self, error: sqlite3.Error, *, was_open: bool) -> TicdcDumpError:
+        """`was_open`: it could be used, so that no setting is wrong; a file may have been moved, or the process lack descriptors."""
         said = f"{self}: {error}"
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return CoordinationLost(said, hint="another process holds it: nothing, it is tried again; see that the disk answers")
+            case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM if was_open:
+                return CoordinationLost(said, hint="see that the file is there, and may be written")
             case sqlite3.SQLITE_IOERR:
                 return CoordinationLost(said, hint="see that the disk answers and has room")
             case sqlite3.SQLITE_FULL:
@@ -219,7 +228,7 @@ class FolderKeys:
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return ConfigError(said, hint="let etcd.folder be a folder on a local disk that this user can write")
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                hint = "stop the sidecar and move the file away: the log repeats the dumps' progress, the history of older ones is lost"
+                hint = "stop the sidecar and its standby, and move the file away: the log has the dumps' progress, older ones are lost"
                 return CoordinationError(said, hint=hint)
         return CoordinationError(said, hint="report this with the text")
 

@@ -41,10 +41,13 @@ _HINT = "write it with `cdc cli changefeed query -c ID`, `ticloud serverless cha
 def name_in(text: str, *, cluster: str = "", namespace: str = "", id: str = "") -> ChangefeedName:  # TiCDC's word
     """What is not given, as the file says it; `default` for what it does not. Raises ConfigError for a file without an id."""
     content = _content(text)
-    named = kebab(content)
-    said = content.get("changefeedId") or named.get("id") or named.get("changefeed-id")
-    if isinstance(said, dict):
-        said = (said.get("display") or {}).get("name")
+    try:
+        named = kebab(content)
+        said = content.get("changefeedId") or named.get("id") or named.get("changefeed-id")
+        if isinstance(said, dict):
+            said = (said.get("display") or {}).get("name")
+    except (AttributeError, RecursionError) as error:
+        raise ConfigError(f"this is no changefeed's definition ({type(error).__name__})", hint=_HINT) from error
     if not (id or said):
         raise ConfigError("the definition does not say the changefeed's id", hint="give --changefeed-id: what dumps are called by")
     space = namespace or named.get("keyspace") or named.get("namespace")
@@ -55,16 +58,20 @@ def definition_in(text: str, name: ChangefeedName, *, place: str, brokers: str =
     """What TiCDC's etcd would hold for `name`. `place`: of the text, for errors. `brokers`: Kafka's, for a definition that names none.
     Raises ConfigError; its text holds nothing of the file but names."""
     try:
-        return json.dumps(_definition(_content(text), name, brokers)).encode()
+        return json.dumps(_definition(_content(text), name, brokers, text_is_json=_is_json(text))).encode()
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
+    except (AttributeError, TypeError, RecursionError) as error:  # a value of another kind than TiCDC writes there
+        raise ConfigError(f"{place}: this is no changefeed's definition ({type(error).__name__})", hint=_HINT) from error
 
 
-def _definition(content: Mapping[str, Any], name: ChangefeedName, brokers: str) -> dict[str, Any]:
+def _definition(content: Mapping[str, Any], name: ChangefeedName, brokers: str, *, text_is_json: bool) -> dict[str, Any]:
     if "clusterId" in content and isinstance(content.get("sink"), dict):
         return _of_cloud(content, name, brokers)
     named = kebab(content)
-    config = named.get("config")
+    config = named.get("config", named.get("replica-config"))
+    if not isinstance(config, dict) and text_is_json:
+        raise ConfigError("the definition has no config", hint=_HINT)
     if not isinstance(config, dict):
         config = {key: value for key, value in named.items() if key not in _OF_THE_DEFINITION}
     sink_uri = named.get("sink-uri")
@@ -89,9 +96,14 @@ def _definition(content: Mapping[str, Any], name: ChangefeedName, brokers: str) 
     return made | _id(name, new=new)
 
 
+def _is_json(text: str) -> bool:
+    return text.lstrip("\ufeff \t\r\n").startswith("{")
+
+
 def _content(text: str) -> dict[str, Any]:
     try:
-        content = json.loads(text) if text.lstrip("\ufeff \t\r\n").startswith("{") else tomllib.loads(text)
+        text = text.lstrip("\ufeff")
+        content = json.loads(text) if _is_json(text) else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         place = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise ConfigError(f"the definition is neither JSON nor TOML: {type(error).__name__}{place}", hint=_HINT) from error

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.adapters.etcd.keys import Keys
 from sidecar.run import changefeed_watch
-from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
+from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed, settled_changefeed
 from sidecar.shared.config import Config, read_config
 from sidecar.shared.errors import ConfigError, FeedChanged
 
@@ -93,3 +93,23 @@ def test_at_the_start_of_a_term_it_must_be_one(config: Config, file: Path) -> No
 def test_what_says_nothing_of_the_stream_is_no_change(config: Config, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write: Any = file.write_text
     assert look(config, monkeypatch, lambda: write(text(more='state = "failed"\n')), lambda: None) == []
+
+
+def test_a_term_begins_with_what_is_there_twice_or_with_what_was_there_before(
+    config: Config, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is written, a file ends anywhere."""
+    noted: list[str] = []
+    monkeypatch.setattr(changefeed_watch, "note", noted.append)
+    before = read_changefeed(NOBODY, config)
+    later = iter([text("*.*"), "{", text("app.*"), text("app.*")])
+    monkeypatch.setattr("time.sleep", lambda _: file.write_text(next(later)))
+    assert settled_changefeed(NOBODY, config, before) == before
+    file.write_text(text("b.*"))
+    assert settled_changefeed(NOBODY, config, before) == before, "it went on to be written"
+    file.write_text(text("b.*"))
+    assert settled_changefeed(NOBODY, config, before) == before, "and was no definition"
+    assert [str(file) in one for one in noted] == [True]
+    assert settled_changefeed(NOBODY, config, before) == before
+    file.write_text(text("app.*"))
+    assert settled_changefeed(NOBODY, config, before).filter.rules == ("app.*",)

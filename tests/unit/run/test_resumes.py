@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,9 @@ NAME = ChangefeedName("newarch", "default", "n")
 ROOT = "/changefeed_dump/v1/newarch/default/n/1"
 INFO, STATUS = (f"/tidb/cdc/newarch/default/changefeed/{what}/n" for what in ("info", "status"))
 MINUTE = 60_000 << 18
+
+IN_ETCD: Any = SimpleNamespace(changefeed=SimpleNamespace(file=""))
+"""What a watch looks at of the settings."""
 
 
 class History:
@@ -119,7 +124,7 @@ def test_the_watch_on_the_changefeed_looks_at_its_resumes(etcd: History, notes: 
     changefeed = Changefeed(NAME, "1", "kafka://h/t")
     monkeypatch.setattr(changefeed_watch, "LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(changefeed_watch, "read_changefeed", lambda *_: changefeed)
-    watch = changefeed_watch.ChangefeedWatch(None, None, changefeed, resumes(etcd, notes))  # type: ignore[arg-type]  # read by the above
+    watch = changefeed_watch.ChangefeedWatch(None, IN_ETCD, changefeed, resumes(etcd, notes))  # type: ignore[arg-type]  # read by the above
     pause(etcd, 2 * MINUTE)
     etcd.ticdc(state="normal", checkpoint_ts=5 * MINUTE)
     try:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.feeds.kafka.make import client_of
-from sidecar.shared.config import KafkaSection, read_definition
+from sidecar.shared.config import DEFINITION_BYTES_MAX, KafkaSection, read_definition
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.ticdc.changefeed import UNKNOWN, Changefeed, ChangefeedName, ColumnSelector, Dispatcher, EventFilter
 from sidecar.shared.ticdc.changefeed_info import changefeed, client_settings, kafka_place
@@ -112,7 +112,15 @@ codec-config = {{enable-tidb-extension = true}}
 """
 
 
-FORMS = {"query": queried(), "openapi of the new architecture": queried(keyspace="default"), "etcd": in_etcd(state="failed"), "toml": TOML}
+REQUESTED = {name: value for name, value in queried(replica_config=snake(CONFIG)).items() if name != "config"}
+FORMS = {
+    "query": queried(),
+    "body of a request": REQUESTED,
+    "with a mark": "\ufeff" + json.dumps(queried()),
+    "openapi of the new architecture": queried(keyspace="default"),
+    "etcd": in_etcd(state="failed"),
+    "toml": TOML,
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -155,6 +163,7 @@ def test_what_the_file_says_of_the_state_does_not_matter() -> None:
         ("", "has no sink-uri"),
         (queried(sink_uri=None), "has no sink-uri"),
         (queried(sink_uri=["kafka://"]), "has no sink-uri"),
+        (queried(config=None), "has no config"),
         (queried(id="other"), "is of changefeed id 'other'"),
         (queried(namespace="other"), "is of changefeed namespace 'other'"),
         (queried(keyspace="other"), "is of changefeed namespace 'other'"),
@@ -275,10 +284,17 @@ def test_a_file_names_its_changefeed() -> None:
         read(queried(id="other"))
 
 
+def test_what_is_no_file_of_a_definitions_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"#" * (DEFINITION_BYTES_MAX + 1))
+    for place in (tmp_path, tmp_path / "large", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="no file of at most"):
+            read_definition(str(place))
+
+
 def test_the_files_text_is_read_or_the_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("ä", encoding="utf-8")
     assert read_definition(str(tmp_path / "a")) == "ä"
     (tmp_path / "b").write_bytes(b"\xff")
-    for name in ("b", "none", ""):
+    for name in ("b", "none"):
         with pytest.raises(ConfigError, match=f"{tmp_path}/{name}.* cannot be read"):
             read_definition(f"{tmp_path}/{name}")
