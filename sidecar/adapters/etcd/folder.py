@@ -6,7 +6,7 @@
 - When a lease ends depends on who granted it. A process of this boot of the machine: at `until`, by the clock that all processes of the
   machine have, which also runs while it sleeps. Any other, of before the last boot or of another machine: when it was not renewed while
   this process looked on for `ttl_s`. The wall clock has no part in it.
-- A file that is made anew has other revisions than the one before, so an owner of that one is none in this one.
+- A file that is made again has other revisions than the one before, so an owner of that one is none in this one.
 - Reading makes no file: where there is none, nothing is there.
 - The holder counts from when it *sent* a renewal, as with etcd (keeper.py): it gives up before anybody else can see the lease end.
 - SQLite's locks hold on a local disk; on a network's they may not.

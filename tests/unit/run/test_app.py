@@ -116,7 +116,7 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
     for name in ("Term", "Gauge", "ChangefeedWatch"):
         monkeypatch.setattr(app, name, OneStep)
     monkeypatch.setattr(app, "MAKES", {"kafka": OneStep})
-    monkeypatch.setattr(app, "read_changefeed", lambda *_: changefeed)
+    monkeypatch.setattr(app, "settled_changefeed", lambda *_: changefeed)
     monkeypatch.setattr(app, "owner", lambda *_: None)
     monkeypatch.setattr(app, "sharing", lambda *_: ())
     monkeypatch.setattr(made, "_prepare", lambda: None)

@@ -106,7 +106,7 @@ def test_a_term_begins_with_what_is_there_twice_or_with_what_was_there_before(
     monkeypatch.setattr("time.sleep", lambda _: file.write_text(next(later)))
     assert settled_changefeed(NOBODY, config, before) == before
     file.write_text(text("b.*"))
-    assert settled_changefeed(NOBODY, config, before) == before, "it went on to be written"
+    assert settled_changefeed(NOBODY, config, before) == before, "it was still being written"
     file.write_text(text("b.*"))
     assert settled_changefeed(NOBODY, config, before) == before, "and was no definition"
     assert [str(file) in one for one in noted] == [True]
