@@ -401,7 +401,7 @@ def test_what_does_not_go_with_a_definition_is_wrong_usage(stage: Stage, file: P
 
 def test_a_folder_without_a_definition_is_wrong_usage_and_a_file_that_is_none_an_error(stage: Stage, file: Path) -> None:
     assert "--state" in stage.run(*WHOLE, "--yes", "--state", "here", code=2)
-    file.write_text("{}")
+    file.write_text('{"config": {}}')
     assert "the changefeed's id" in stage.run("--definition", str(file), "--tidb", "t:1", "--yes", code=3)
     assert f"{file}: the definition has no sink-uri" in stage.run(
         "--definition", str(file), "-c", "orders", "--tidb", "t:1", "--yes", code=3
