@@ -109,7 +109,7 @@ FEEDS = [
         "sidecar/shared/ticdc/definition_file.py::_shown_only",
         "!= HIDDEN",
         '!= ""',
-        "tests/unit/ticdc/test_definition_file.py::test_a_password_that_is_hidden_is_asked_for",
+        "tests/unit/ticdc/test_definition_file.py::test_a_password_that_is_hidden_must_be_in_the_settings",
     ),
     Mutation(
         "a key-value at a DDL's commit_ts has the schema after it",

@@ -41,7 +41,7 @@ CREATE TABLE revision (number INTEGER NOT NULL);
 
 
 class FolderKeys:
-    """As `Keys`. Makes the folder and its file with the first call."""
+    """As `Keys`. Makes the folder and its file with the first write."""
 
     def __init__(self, section: EtcdSection, *, clock: Callable[[], float] = running_clock) -> None:
         self.section, self.named = section, BY_FOLDER
@@ -77,10 +77,10 @@ class FolderKeys:
     def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[KeyEntry]:
         if self._is_new():
             return []
-        value = "x''" if keys_only else "value"
+        column = "x''" if keys_only else "value"
         with self._begun() as sql:
             rows = sql.execute(
-                f"SELECT key, {value}, created, modified, lease FROM keys WHERE key >= ? AND key < ? ORDER BY key", _range(prefix)
+                f"SELECT key, {column}, created, modified, lease FROM keys WHERE key >= ? AND key < ? ORDER BY key", _range(prefix)
             )
             return [_entry(*row) for row in rows]
 
@@ -228,7 +228,7 @@ class FolderKeys:
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return ConfigError(said, hint="let etcd.folder be a folder on a local disk that this user can write")
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                hint = "stop the sidecar and its standby, and move the file away: the log has the dumps' progress, older ones are lost"
+                hint = "stop the sidecar and its standby, and move the file away: the log has the dumps' progress, not older ones"
                 return CoordinationError(said, hint=hint)
         return CoordinationError(said, hint="report this with the text")
 

@@ -112,7 +112,7 @@ def _content(text: str) -> dict[str, Any]:
 
 
 def _id(name: ChangefeedName, *, new: bool) -> dict[str, Any]:
-    """By which the two architectures are told apart."""
+    """The key shows which of TiCDC's two architectures wrote it."""
     return {"id": {"display": {"name": name.id}}} if new else {"changefeed-id": name.id}
 
 
@@ -208,6 +208,14 @@ def _dicts(of: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return value
 
 
+def _known(name: str, of: Mapping[str, Any], meanings: Mapping[str, str]) -> str:
+    """Empty where it is not given. Raises ConfigError for a value that nobody here knows: what it would change is not known either."""
+    value = _text(of.get(name))
+    if value and value not in meanings:
+        raise ConfigError(f"{name} of the definition is {value!r}, expected one of {', '.join(meanings)}", hint=_HINT)
+    return meanings.get(value, "")
+
+
 def _brokers(kafka: Mapping[str, Any], brokers: str) -> str:
     network = _dict(kafka, "network") or _dict(kafka, "networkInfo")
     public = network.get("publicEndpoints")
@@ -227,7 +235,8 @@ def _parameters(kafka: Mapping[str, Any], of_format: Mapping[str, Any]) -> Itera
     if of_format.get("enableTidbExtension") is True:
         yield "enable-tidb-extension", "true"
     authentication = _dict(kafka, "authentication")
-    if mechanism := _MECHANISMS.get(_text(authentication.get("authType"))):
+    mechanism = _known("authType", authentication, {"DISABLE": "", **_MECHANISMS})
+    if mechanism:
         yield "sasl-mechanism", mechanism
         yield "sasl-user", _text(authentication.get("userName"))
         if (password := _text(authentication.get("password"))) and password.strip("*x"):
@@ -239,8 +248,8 @@ def _parameters(kafka: Mapping[str, Any], of_format: Mapping[str, Any]) -> Itera
 def _dispatchers(topic: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """TiCDC takes the first rule that has a table; the topic is the same in all."""
     prefix, separator, suffix = (_text(topic.get(name)) for name in ("topicPrefix", "separator", "topicSuffix"))
-    expressions = {"BY_TABLE": f"{prefix}{{schema}}{separator}{{table}}{suffix}", "BY_DATABASE": f"{prefix}{{schema}}{suffix}"}
-    expression = expressions.get(_text(topic.get("dispatchType")), "")
+    by_table, by_database = f"{prefix}{{schema}}{separator}{{table}}{suffix}", f"{prefix}{{schema}}{suffix}"
+    expression = _known("dispatchType", topic, {"ONE_TOPIC": "", "BY_TABLE": by_table, "BY_DATABASE": by_database})
     for one in _dicts(topic, "partitionDispatchers"):
         partition = {"COLUMN": "columns"}.get(_text(one.get("partitionType")), _text(one.get("partitionType")).lower().replace("_", "-"))
         yield {"matcher": one.get("matcher"), "topic": expression, "partition": partition}

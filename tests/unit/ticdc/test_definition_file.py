@@ -137,7 +137,7 @@ def test_each_form_is_what_etcd_has_but_for_what_is_hidden_and_its_state(form: s
     assert client_settings(made) == {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
 
 
-def test_a_password_that_is_hidden_is_asked_for(tmp_path: Path) -> None:
+def test_a_password_that_is_hidden_must_be_in_the_settings(tmp_path: Path) -> None:
     made = read(queried())
     with pytest.raises(ConfigError, match="no password") as refused:
         client_of(made, KafkaSection())
@@ -233,6 +233,13 @@ def test_tidb_clouds_form_is_a_changefeed_of_ticdc() -> None:
 def test_the_topics_of_tidb_cloud(dispatch: str, topic: str) -> None:
     of_topics = of_cloud()["sink"]["kafka"]["topicPartitionConfig"] | {"dispatchType": dispatch}
     assert {one.topic for one in read(of_cloud(topicPartitionConfig=of_topics)).dispatchers} == {topic}
+
+
+@pytest.mark.parametrize(("part", "name"), [("authentication", "authType"), ("topicPartitionConfig", "dispatchType")])
+def test_a_value_of_tidb_cloud_that_is_not_known_is_refused(part: str, name: str) -> None:
+    """A guess would leave topics unread, or reach Kafka without a login."""
+    with pytest.raises(ConfigError, match=f"{name} of the definition is 'NEWER'"):
+        read(of_cloud(**{part: of_cloud()["sink"]["kafka"][part] | {name: "NEWER"}}))
 
 
 def test_brokers_behind_a_private_link_are_named_by_the_settings() -> None:
