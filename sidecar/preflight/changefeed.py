@@ -5,6 +5,7 @@ Keys are written below our own root only, compared with what was there, and hang
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from uuid import uuid4
@@ -42,7 +43,10 @@ def etcd(config: Config, opened: ExitStack) -> Checking[Keys]:
     there = list_changefeeds(client)
     took_s = time.monotonic() - began_s
     has = "" if config.changefeed.file else f" and has {len(there)} changefeeds"
-    yield ok(f"{section.folder or ', '.join(section.endpoints)} answered in {took_s * 1000:.0f} ms{has}")
+    if section.folder and not os.path.isdir(section.folder):
+        yield ok(f"{section.folder} is not there yet: the first start makes it")
+    else:
+        yield ok(f"{section.folder or ', '.join(section.endpoints)} answered in {took_s * 1000:.0f} ms{has}")
     if not LEASE_LOW_S <= section.lease_s <= LEASE_HIGH_S:
         why = "an election in etcd can take longer" if section.lease_s < LEASE_LOW_S else "a standby waits that long"
         yield warning(f"a lease of {section.lease_s} s: {why}", setting="etcd.lease_s", hint="give about 10")
