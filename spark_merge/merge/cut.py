@@ -32,9 +32,10 @@ LIVE_PART_ROWS = 131_072
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
     """What one batch may hold; a larger segment is a batch of its own. `tables_max`: tables with rows, counted in each segment:
-    a sink that writes a file for each of them has so many files."""
+    a sink that writes a file for each of them has so many files. `segments_max`: ten minutes of a stream that is resolved once a second: a
+    sink whose batch takes longer than what is in it never catches up."""
 
-    segments_max: int = 200
+    segments_max: int = 600
     tables_max: int = 4_000
     rows_max: int = 2_000_000
     bytes_max: int = 1 << 30

@@ -61,7 +61,7 @@ SETS = [
 @pytest.mark.parametrize("names", SETS if LANE.whole else SETS[:1], ids=lambda names: names[0])
 def test_whatever_dies_the_target_equals_the_source(tmp_path: Path, names: list[str]) -> None:
     settings = room(FULL_MB) if "target_is_full" in names else {}
-    with Rig(tmp_path, initial_rows=INITIAL_ROWS) as rig, MariaDb(tmp_path / "target", settings=settings) as target:
+    with Rig(tmp_path, initial_rows=INITIAL_ROWS, mark_every_s=0.5) as rig, MariaDb(tmp_path / "target", settings=settings) as target:
         routes = quote(f"{SCHEMA}.*=>{COPY}.*")
         uri = f"mysql://{target.user}:{quote(target.password, safe='')}@{target.host}:{target.port}/?create-tables=true&routes={routes}"
         # `worker_rows` 0: each batch is a Spark job, so there are tasks to kill.

@@ -168,7 +168,7 @@ def one_at_a_time(log: Folder, name: Path) -> Delivery:
 def test_a_small_batch_reads_what_it_delivers_and_not_what_is_behind_it(
     tmp_path: Path, log: Folder, history: RandomHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each batch that ends at a DDL would read 200 manifests for one segment."""
+    """Each batch that ends at a DDL would read 600 manifests for one segment."""
     write_log(log, without_windows(history))
     delivery, reads = one_at_a_time(log, tmp_path), ManifestReads(log)
     monkeypatch.setattr(storage, "read_files", reads.read_files)

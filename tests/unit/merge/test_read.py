@@ -79,7 +79,7 @@ def test_a_poll_lists_nothing(log: FolderLog, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_manifest_is_held_with_the_tables_that_its_segment_completes(log: FolderLog) -> None:
-    """Not with those of the whole dump: 200 manifests of a dump of 10,000 tables would take a gigabyte."""
+    """Not with those of the whole dump: 600 manifests of a dump of 10,000 tables would take gigabytes."""
     tables = tuple(TableProgress(TableName("shop", f"t{number}"), (), complete_at=CommitTs(number)) for number in range(1, 51))
     dumps = [
         Progress(dump_id, DumpState.RUNNING, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables[first:])
@@ -185,7 +185,7 @@ def test_a_small_segment_that_is_not_on_this_machine_is_read_by_one_request(
 
 @pytest.mark.parametrize(("tables", "kept"), [(1, 32), (10, 8)])
 def test_the_schemas_that_are_kept_are_bounded_in_tables(log: FolderLog, monkeypatch: pytest.MonkeyPatch, tables: int, kept: int) -> None:
-    """32 files of 10,000 tables would take a gigabyte."""
+    """32 files of 10,000 tables would take gigabytes."""
     monkeypatch.setattr("spark_merge.log.read._SCHEMAS_KEPT", schemas_kept := dict[tuple[str, str], Mapping[TableName, TableSchema]]())
     monkeypatch.setattr("spark_merge.log.read.TABLES_KEPT_MAX", 50)
     most = 0
