@@ -35,20 +35,20 @@ from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.disjoint import check_disjoint
 from sidecar.shared.log.identity import CHANGEFEED_NAME, known_id, name_of
-from sidecar.shared.log.layout import manifest_name, read_manifest, with_logged_tables
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.manifests import kept, last_manifest
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.log.spill import folder_problem
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.model.nouns import Seq, TableName, TableSchema, carried, complete_since
+from sidecar.shared.model.nouns import TableName, TableSchema, carried, complete_since
 from sidecar.shared.process.addresses import ANSWER_S, AddressHolder, address
 from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus, failed, listed, of_error, ok, warning
 from sidecar.shared.process.listening import check_listening, read_token
 from sidecar.shared.process.patience import patience
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from spark_merge.log.follow import check_has
-from spark_merge.log.read import kept, read_schemas
+from spark_merge.log.read import read_schemas
 from spark_merge.sinks.registry import holds_rows, misfits, open_sink, output_of, outputs_of
 from spark_merge.sinks.registry import name_of as shown
 from ticdc_dump.v1 import control_pb2 as pb
@@ -178,16 +178,6 @@ def log(uri: str, log_id: str, *, write: bool) -> Checking[Manifest | None]:
     held = f"{last.seq + 1} segments, the last one of epoch {last.epoch}" if last else "new"
     yield ok(f"{folder}: {how}; {held}")
     return last
-
-
-def last_manifest(folder: Folder) -> Manifest | None:
-    """Reads only. Raises LogBroken."""
-    run = kept(folder)
-    if not run:
-        return None
-    name = manifest_name(Seq(run[-1]))
-    last = read_manifest(folder, name, storage.read_file(folder, name))
-    return with_logged_tables(folder, last, partial(storage.read_if_there, folder))
 
 
 def space(config: Config) -> Checking[None]:

@@ -13,11 +13,11 @@ from typing import Any
 from sidecar.run.collecting import ReadSegment
 from sidecar.shared.log import storage
 from sidecar.shared.log.hashed import sha256_of
-from sidecar.shared.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
+from sidecar.shared.log.layout import logged_dumps, logged_schemas, missing_files, with_logged_tables
 from sidecar.shared.log.manifest import Manifest
-from sidecar.shared.log.segment_log import listed
+from sidecar.shared.log.manifests import decoded, kept, manifest_files
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema
+from sidecar.shared.model.nouns import OperationId, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
 from sidecar.shared.model.sink_delivery import SinkDelivery
 
@@ -31,12 +31,10 @@ class FollowedLog:
 
     def read(self, seqs: range) -> Iterator[ReadSegment]:
         """Those in a row that are there. One is decoded at a time: each has the progress of all dumps."""
-        names = [manifest_name(Seq(seq)) for seq in seqs]
-        files = storage.read_files(self._log, names)
-        for name in names:
-            if name not in files:
+        for seq, data in manifest_files(self._log, seqs):
+            if data is None:
                 return
-            yield ReadSegment(read_manifest(self._log, name, files[name]), sha256_of(files[name]))
+            yield ReadSegment(decoded(self._log, seq, data), sha256_of(data))
 
     def accepted(self, sink: SinkDelivery) -> dict[str, Any]:
         """For a certificate. `upto_ts` where the log has the segment still."""
@@ -45,7 +43,7 @@ class FollowedLog:
 
     def there(self) -> range:
         """The segments of the log."""
-        return listed(self._log, deep=False)[1]
+        return kept(self._log)
 
     def schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
         name = manifest.schemas

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from sidecar.shared.log import storage
-from sidecar.shared.log.layout import logged_dumps, manifest_name, read_manifest, with_logged_tables
+from sidecar.shared.log.layout import logged_dumps
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.manifests import last_manifest
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import DumpState
-from spark_merge.log.read import LoggedSchemas, kept
+from spark_merge.log.read import LoggedSchemas
 
 
 class Reread(NamedTuple):
@@ -42,7 +42,7 @@ _MAY_BRING_NONE = frozenset({DumpState.FAILED, DumpState.STOPPED})
 
 def rereads(log: Folder, sink: str) -> Rereads:
     """As of the log's last segment. Raises LogBroken."""
-    if (last := _last(log)) is None:
+    if (last := last_manifest(log)) is None:
         return {}
     now = LoggedSchemas(log, last.next_schemas or last.schemas)
     return {
@@ -67,12 +67,3 @@ def leave_at(rereads: Rereads, manifest: Manifest, after: Mapping[TableName, Tab
 def lacking(rereads: Rereads, *, above_ts: CommitTs | None, upto_ts: CommitTs | None = None) -> frozenset[TableName]:
     """The tables with a DDL there whose values come later, or may."""
     return frozenset(table for ts, table in rereads if ts > (above_ts or 0) and (upto_ts is None or ts <= upto_ts))
-
-
-def _last(log: Folder) -> Manifest | None:
-    """With all tables of its dumps; None for a log without a segment."""
-    if not (segments := kept(log)):
-        return None
-    name = manifest_name(Seq(segments[-1]))
-    manifest = read_manifest(log, name, storage.read_file(log, name))
-    return with_logged_tables(log, manifest, lambda file: storage.read_files(log, [file]).get(file))

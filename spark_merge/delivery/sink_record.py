@@ -17,10 +17,10 @@ from functools import partial
 from typing import NamedTuple
 
 from sidecar.shared.errors import OwnershipLost, SinkError
-from sidecar.shared.log import storage
 from sidecar.shared.log.identity import known_id
-from sidecar.shared.log.layout import manifest_name, of_segment, read_manifest
+from sidecar.shared.log.layout import of_segment
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.manifests import decoded, manifest_files
 from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq, TableName
@@ -28,7 +28,7 @@ from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.complete import followed, received
 from spark_merge.delivery.rereads import Rereads, lacking
 from spark_merge.log.follow import check_has
-from spark_merge.log.read import MANIFESTS_AT_ONCE_MAX, LoggedSchemas
+from spark_merge.log.read import LoggedSchemas
 from spark_merge.port.contract import Accepted, Owner
 
 LAG_MAX = 500
@@ -123,12 +123,8 @@ class SinkRecord:
 
     def _still_there(self, seqs: range) -> list[Manifest]:
         """Retention may remove them meanwhile: those were reported, and so the file has what they change."""
-        manifests: list[Manifest] = []
-        for start in range(seqs.start, seqs.stop, MANIFESTS_AT_ONCE_MAX):
-            names = [manifest_name(Seq(seq)) for seq in range(start, min(start + MANIFESTS_AT_ONCE_MAX, seqs.stop))]
-            files = storage.read_files(self._log, names)
-            manifests += (of_segment(read_manifest(self._log, name, files[name])) for name in names if name in files)
-        return manifests
+        there = ((seq, data) for seq, data in manifest_files(self._log, seqs) if data is not None)
+        return [of_segment(decoded(self._log, seq, data)) for seq, data in there]
 
 
 def _without(tables: SinkTables, names: Collection[TableName]) -> SinkTables:

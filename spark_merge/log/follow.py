@@ -16,9 +16,9 @@ from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.layout import manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.manifests import kept
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq
-from spark_merge.log.read import kept
 from spark_merge.port.contract import Accepted
 
 _WAY_OUT = (

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import IO
 
 import pyarrow as pa
@@ -18,15 +18,12 @@ import pyarrow.parquet as pq
 
 from sidecar.shared.errors import LogBroken, SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, of_segment, read_manifest
+from sidecar.shared.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, of_segment
 from sidecar.shared.log.manifest import DATA_COLUMNS, Manifest
-from sidecar.shared.log.segment_log import listed
+from sidecar.shared.log.manifests import MANIFESTS_AT_ONCE_MAX, decoded, kept, manifest_files
 from sidecar.shared.log.storage import Folder, bare, log_error
 from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
-
-MANIFESTS_AT_ONCE_MAX = 64
-"""Requested at once while there is a backlog."""
 
 WHOLE_FILE_BYTES_MAX = 4 << 20
 """Of a segment's rows that are read by one request, where each request waits for the network."""
@@ -244,23 +241,14 @@ def _reading(log: Folder, name: str) -> Iterator[Folder]:
 
 def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
     """The manifests from `first` up to the first one that is missing."""
-    names = [manifest_name(Seq(seq)) for seq in range(first, first + count)]
-    files = storage.read_files(log, names)
-    run: list[Manifest] = []
-    for name in names:
-        if name not in files:
-            break
-        run.append(of_segment(read_manifest(log, name, files[name])))
-    if len(run) < len(files):  # a later one is there: this one came while they were read, or it is lost
-        missing = names[len(run)]
-        if not storage.read_files(log, [missing]):
+    there = list(manifest_files(log, range(first, first + count)))
+    in_a_row = takewhile(lambda one: one[1] is not None, there)
+    run = [of_segment(decoded(log, seq, data)) for seq, data in in_a_row if data is not None]
+    if len(run) < sum(data is not None for _, data in there):  # a later one is there: this one came while they were read, or it is lost
+        missing = manifest_name(there[len(run)][0])
+        if not storage.exists(log, missing):
             raise missing_files(log, [missing])
     return run
-
-
-def kept(log: Folder) -> range:
-    """The segments that are there. Raises LogBroken."""
-    return listed(log, deep=False)[1]
 
 
 def _check_nothing_is_lost(log: Folder, first: Seq, after: Seq | None) -> None:

@@ -17,8 +17,8 @@ from sidecar.shared.errors import FeedError, RefusedRequest
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, report_from_json
 from sidecar.shared.log.identity import known_id
-from sidecar.shared.log.layout import manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.manifests import manifest_of
 from sidecar.shared.log.skips import Skip, read_skips, skip_row
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName, TableSchema
@@ -62,11 +62,9 @@ def leave_out(log: Folder, seq: Seq, ordinals: Collection[int] | None, how: Deco
 
 
 def _manifest(log: Folder, seq: Seq) -> Manifest:
-    name = manifest_name(seq)
-    files = storage.read_files(log, [name])
-    if not files:
+    if (manifest := manifest_of(log, seq)) is None:
         raise RefusedRequest(f"segment {seq} is not in the log {log}", hint="take the number from the error that names the row")
-    return read_manifest(log, name, files[name])
+    return manifest
 
 
 def _check_nobody_has_it(log: Folder, seq: Seq) -> None:

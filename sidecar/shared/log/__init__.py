@@ -1,6 +1,7 @@
 """THE HAND-OFF to the merge worker: segments, chunks and schemas as files, and the storage that they are on.
 
     manifest, schemas_file, layout   what is written beside a segment's data, and the name of every file: the contract
+    manifests          reading them: of one segment, of several in a row, the last one
     rows_file          a segment's rows and a chunk's, as Parquet;  dumps_file  the tables of dumps that have many
     segment_log        writing: exclusive manifests are the fence against an earlier owner; recovery, sweep, retention
     identity, disjoint which log it is, and that its folder contains no other output

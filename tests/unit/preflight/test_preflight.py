@@ -36,6 +36,7 @@ from sidecar.shared.config import ChangefeedSection, Config, EtcdSection, KafkaS
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.identity import name_of, own_id
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.manifests import kept
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.sink_tables import write_sink_tables
 from sidecar.shared.log.storage import open_folder
@@ -63,7 +64,6 @@ from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatch
 from sidecar.shared.ticdc.changefeed_info import changefeed as described
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.delivery.sink_record import SinkId
-from spark_merge.log.read import kept
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink, output_of
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log

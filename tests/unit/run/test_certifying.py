@@ -101,7 +101,7 @@ def test_one_manifest_of_a_backlog_is_decoded_at_a_time(world: World, monkeypatc
         passed(self, segment)
 
     passed = TermCertificates._pass
-    monkeypatch.setattr("sidecar.run.followed_log.read_manifest", reading)
+    monkeypatch.setattr("sidecar.shared.log.manifests.read_manifest", reading)
     monkeypatch.setattr(TermCertificates, "_pass", passing)
     world.step()
     assert at_once == [1] * 100
