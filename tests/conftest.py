@@ -174,7 +174,7 @@ def _case(item: pytest.Item) -> Case:
     return Case(item.nodeid, place, re.split(r"::|\[", rest)[0], *(mark.args if mark else ()))
 
 
-LONG_GROUPS = ("cluster", "rig", "spark", "kafka-sink", "verify-live", "sql-live", "mariadb", "sql-target")
+LONG_GROUPS = ("rig", "cluster", "spark", "kafka-sink", "mariadb", "sql-target")
 """Each keeps one worker busy for minutes: they begin first."""
 
 

@@ -20,7 +20,7 @@ from tests.tools.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.tools.rig.tables import SCHEMA
 from tests.tools.rig.truth import LiveTruth, differences, read_truth
 
-pytestmark = [pytest.mark.xdist_group("sql-live"), pytest.mark.turns(2, "whole product")]
+pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.turns(2, "whole product")]
 
 COPY = "shop_copy"
 SPOILT = "account"
