@@ -1,6 +1,5 @@
 """How fast a dump can go beside the live changes (P3): no I/O, no clock.
 
-sinks       what the merge worker reports of each sink: the sensor
 clocks      the worker's wall clock in the sidecar's seconds
 live        which segments are samples of live delivery, and their percentiles
 cost        what a sink's batches cost without a dump, and what a dump's row adds

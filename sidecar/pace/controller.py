@@ -348,7 +348,7 @@ class Controller:
             sink.receive(each[name], self._clocks, now_s=now_s, bound=self._bound)
 
     def room(self, demand: Demand) -> DumpRoom:
-        """What a dump may have in the log, and before it, as of the last `hear`."""
+        """What a dump may have in the log, and before it, as of the last `receive`."""
         self._bound = bound = Bound(demand.delivery_bound_s, demand.strict_bound, demand.delivery_bound_max_s)
         receiving = {name: sink for name, sink in self._sinks.items() if _receives(name, demand.sinks)} or self._sinks
         beside = {name: sink for name, sink in self._sinks.items() if name not in receiving}
