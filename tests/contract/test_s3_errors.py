@@ -76,6 +76,7 @@ def all_requested(folder: Folder, log: FolderLog) -> dict[str, Callable[[], obje
         "write_chunk": lambda: write_chunk(folder, "chunks/1", CHUNK),
         "commit": lambda: log.commit(manifest(1)),
         "list_names": lambda: storage.list_names(folder, deep=False),
+        "list_files": lambda: storage.list_files(folder),
         "exists": lambda: storage.exists(folder, "a"),
         "read_file": lambda: storage.read_file(folder, "a"),
         "open_to_read": read,
@@ -118,6 +119,19 @@ def test_a_refusal_without_a_code_that_is_gone_when_it_is_tried_again_has_passed
     storage.write_atomically(folder, "a", b"1")
     with s3.answering(ErrorAnswer(403, "RequestTimeTooSkewed")), pytest.raises(LogUnreachable):
         all_requested(folder, log)[ask]()
+
+
+def test_a_listing_that_ends_too_early_is_made_again_later(s3: S3, folder: Folder) -> None:
+    storage.write_atomically(folder, "a", b"1")
+    with s3.answering(ErrorAnswer(cut=True, methods=frozenset({"GET"})), for_ever=True), pytest.raises(LogUnreachable):
+        storage.list_files(folder)
+    assert [entry.name for entry in storage.list_files(folder)] == ["a"]
+
+
+@pytest.mark.parametrize("answer", [ErrorAnswer(200, "InternalError"), ErrorAnswer(200, "SlowDown")])
+def test_an_error_under_the_status_of_a_listing_has_passed(s3: S3, folder: Folder, answer: ErrorAnswer) -> None:
+    with s3.answering(answer, for_ever=True), pytest.raises(LogUnreachable):
+        storage.list_files(folder)
 
 
 def test_a_file_that_ends_too_early_is_read_again_later(s3: S3, folder: Folder) -> None:

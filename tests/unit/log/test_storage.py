@@ -21,6 +21,7 @@ from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore sh
     NoCredentialsError,
     ReadTimeoutError,
 )
+from fsspec.asyn import get_loop
 
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log import storage
@@ -316,6 +317,8 @@ def all_calls(folder: Folder) -> dict[str, Callable[[], object]]:
 
     return {
         "list_names": lambda: storage.list_names(folder, deep=True),
+        "list_files": lambda: storage.list_files(folder),
+        "list_changes": lambda: storage.list_changes(folder, None),
         "list_folders": lambda: storage.list_folders(folder),
         "exists": lambda: storage.exists(folder, "a"),
         "read_file": lambda: storage.read_file(folder, "a"),
@@ -412,6 +415,8 @@ def test_an_error_of_s3_is_reported_by_its_code(
 
 class BrokenS3:
     """An S3 of which every call fails."""
+
+    loop = get_loop()
 
     def __init__(self, error: Exception) -> None:
         self.error = error

@@ -77,12 +77,16 @@ def place_problem(parts: SplitResult) -> tuple[str, str] | None:
 
 
 def log_folder(uri: str) -> Folder:
-    """The folder of a log that outlives processes and machines. Raises ConfigError, which shows no parameter's value: it may be a
-    secret."""
+    """The folder of a log that outlives processes and machines. Raises as `checked_folder`."""
+    return checked_folder(uri, "log.uri, which names the place of the log,")
+
+
+def checked_folder(uri: str, setting: str) -> Folder:
+    """On a disk or in S3. Raises ConfigError, which shows no parameter's value: it may be a secret."""
     parts = urlsplit(uri)
     known = {"": frozenset[str](), "file": frozenset[str](), "s3": frozenset(S3_PARAMETERS)}
     if parts.scheme not in known:
-        what, hint = f"is of a scheme {parts.scheme}:, which keeps no log", "name a folder, or s3://bucket/prefix"
+        what, hint = f"is of a scheme {parts.scheme}:, which is not used here", "name a folder, or s3://bucket/prefix"
     elif unknown := sorted(parse_qs(parts.query, keep_blank_values=True).keys() - known[parts.scheme]):
         what = f"has no parameter {', '.join(unknown)}{nearest(unknown[0], known[parts.scheme]) if len(unknown) == 1 else ''}"
         hint = f"known parameters: {', '.join(sorted(known[parts.scheme])) or 'none'}"
@@ -90,4 +94,4 @@ def log_folder(uri: str) -> Folder:
         what, hint = problem
     else:
         return open_folder(uri)
-    raise ConfigError(f"log.uri, which names the place of the log, {what}", hint=hint)
+    raise ConfigError(f"{setting} {what}", hint=hint)

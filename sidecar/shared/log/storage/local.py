@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
+import sidecar.shared.log.storage.local_tree as local_tree  # as in dispatch.py
+from sidecar.shared.log.storage.files import Changes, Known
 from sidecar.shared.log.storage.folder import Folder
 from sidecar.shared.process.progress import progressed, side_by_side
 
@@ -46,6 +48,10 @@ def _unless_gone(error: OSError) -> None:
 def list_folders(folder: Folder) -> list[str]:
     with os.scandir(folder.root) as entries:
         return [entry.name for entry in entries if entry.is_dir()]
+
+
+def list_changes(folder: Folder, known: Known | None) -> Changes:
+    return local_tree.list_changes(folder.root, known)
 
 
 def exists(folder: Folder, name: str) -> bool:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
 from typing import IO, Any
 
 import fsspec
@@ -33,8 +35,10 @@ from botocore.retries.standard import (  # type: ignore[import-untyped]
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
+import sidecar.shared.log.storage.s3_listing as s3_listing  # as in dispatch.py
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.storage.errors import Full, Refused, StorageError, Unreachable, by_errno
+from sidecar.shared.log.storage.files import Changes, Known
 from sidecar.shared.log.storage.folder import Folder
 from sidecar.shared.process.kept_secrets import kept
 from sidecar.shared.process.progress import progressed
@@ -190,6 +194,41 @@ def list_folders(folder: Folder) -> list[str]:
 def _relative(folder: Folder, paths: list[str]) -> list[str]:
     root = fs(folder)._strip_protocol(folder.root).rstrip("/")  # the form in which it answers
     return [path[len(root) + 1 :] for path in paths]
+
+
+def list_changes(folder: Folder, known: Known | None) -> Changes:
+    bucket, key, _ = fs(folder).split_path(folder.root)
+    prefix = f"{key}/" if key else ""
+    return s3_listing.list_changes(partial(_page, folder, bucket, prefix), prefix, known)
+
+
+@_errors()
+def _page(folder: Folder, bucket: str, prefix: str, after: str, token: str) -> bytes:
+    here = fs(folder)
+    since = {"ContinuationToken": token} if token else {"StartAfter": after} if after else {}
+    answer = sync(here.loop, _raw_page, here, {"Bucket": bucket, "Prefix": prefix, **since})
+    if _BODY not in answer:
+        raise Refused("the answer to a listing is none")
+    return bytes(answer[_BODY])
+
+
+async def _raw_page(here: Any, request: dict[str, str]) -> dict[str, Any]:
+    await here.set_session()
+    client = await here.get_s3(request["Bucket"])
+    client.meta.events.register("before-parse.s3.ListObjectsV2", _keep_body, unique_id=_BODY)
+    _raw.set(True)  # for this task
+    answer: dict[str, Any] = await here._call_s3("list_objects_v2", **request)
+    return answer
+
+
+_BODY = "sidecar-listing"
+_raw: ContextVar[bool] = ContextVar("raw", default=False)
+
+
+def _keep_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    """Keeps a listing's body from botocore's parser; what is none, it is to judge."""
+    if _raw.get() and response_dict["status_code"] == 200 and b"<ListBucketResult" in response_dict["body"][:1000]:
+        customized_response_dict[_BODY], response_dict["body"] = response_dict["body"], b""
 
 
 def exists(folder: Folder, name: str) -> bool:
