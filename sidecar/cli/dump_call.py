@@ -73,7 +73,8 @@ class DumpOptions:
         """`owner_address` None: as etcd has it. Raises CallFailed where it names no owner; ConfigError for a token's file that cannot
         be read."""
         from sidecar.control.client import Access, ControlClient, find_address, owner_in_etcd
-        from sidecar.shared.config import Tls, read_secret
+        from sidecar.shared.config import Tls
+        from sidecar.shared.config_files import read_secret
         from sidecar.shared.ticdc.changefeed import ChangefeedName
 
         tls = Tls(ca_file=self.ca, cert_file=self.cert, key_file=self.key)

@@ -13,7 +13,7 @@ from sidecar.report.figures import amount
 from sidecar.shared.config import Config
 from sidecar.shared.process.kept_secrets import without_secrets
 
-FEEDS = ("kafka", "push", "tikv", "binlog")
+FEEDS = ("kafka", "push", "storage", "tikv", "binlog")
 HIDDEN = "••••••"
 SHOWN_PARAMETERS = ("format", "protocol", "mode", "name", "routes")
 """Of URIs: what says which rows a sink gets, and how it is called."""

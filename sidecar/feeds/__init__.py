@@ -2,7 +2,8 @@
 
     kafka/    TiCDC's topics, one lane for each partition
     push/     senders that connect to us (proto/ticdc_dump/v1/feed.proto): TiCDC's own messages, or key-values
-    encoded/  what kafka/ and the messages of push/ have in common
+    storage/  the files of TiCDC's storage sink
+    encoded/  what kafka/, storage/ and the messages of push/ have in common
     tikv/     TiKV's own change feed, as key-values
     kv/       key-values as lanes of messages, with schemas by DDL jobs; over a puller of push/ or tikv/
     binlog/   the pumps of TiDB-Binlog, one lane for each pump

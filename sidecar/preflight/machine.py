@@ -30,7 +30,8 @@ from sidecar.control.answers import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUS
 from sidecar.control.client import Access, ControlClient
 from sidecar.run.beginning import check_beginning
 from sidecar.run.completing import completing_dump, named
-from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, ControlSection, SparkSection, read_secret
+from sidecar.shared.config import ChangefeedSection, Config, ConsoleSection, ControlSection, SparkSection
+from sidecar.shared.config_files import read_secret
 from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.disjoint import check_disjoint

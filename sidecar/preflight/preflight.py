@@ -17,6 +17,7 @@ from sidecar.feeds.binlog import checks as binlog
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, TIDB, LogEnd, Tables
 from sidecar.feeds.kafka import checks as kafka
 from sidecar.feeds.push import checks as push
+from sidecar.feeds.storage import checks as storage
 from sidecar.feeds.tikv import checks as tikv
 from sidecar.preflight import changefeed, executors, machine, ranges, source, zone
 from sidecar.shared.config import read_config
@@ -56,6 +57,7 @@ OWN: Mapping[str, Callable[[CheckOptions], Sequence[Check[Any]]]] = {
     "kafka": lambda options: (*kafka.checks(options), zone.CHECK),
     "push": push.checks,
     "push-messages": push.of_sinks,
+    "storage": storage.checks,
     "tikv": tikv.checks,
     "binlog": binlog.checks,
 }

@@ -21,6 +21,7 @@ HoldsRows = Callable[[str, str], bool]
 
 _CHOICES: dict[str, Callable[[Config], tuple[str, str, str]]] = {
     "kafka": lambda config: ("kafka.begin", config.kafka.begin, '"topic" if all changes since them are in the topics'),
+    "storage": lambda config: ("storage.begin", config.storage.begin, '"files" if all changes since them are in the folder'),
     "push-messages": lambda config: ("push.begin", config.push.begin, '"sent" if the changefeed sends all changes since them'),
 }
 """By `Config.way`: the setting that says where to begin, what it says, and when which other value may be given."""

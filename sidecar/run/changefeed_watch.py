@@ -18,7 +18,8 @@ from sidecar.adapters.etcd.keys import Keys
 from sidecar.adapters.etcd.opening import open_keys
 from sidecar.run.logs import note
 from sidecar.run.resumes import Resumes
-from sidecar.shared.config import Config, read_definition
+from sidecar.shared.config import Config
+from sidecar.shared.config_files import read_definition
 from sidecar.shared.errors import ConfigError, CoordinationLost, FeedChanged
 from sidecar.shared.process.background import Background
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName

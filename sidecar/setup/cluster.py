@@ -14,11 +14,11 @@ import stamina
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
 from sidecar.adapters.etcd.cluster import other_members, pd_cluster_id, tidb_servers
 from sidecar.adapters.etcd.keys import Keys
-from sidecar.shared.config import read_definition
+from sidecar.shared.config_files import read_definition
 from sidecar.shared.errors import ConfigError, CoordinationLost, FeedUnsuitable, RefusedRequest
 from sidecar.shared.process.kept_secrets import without_secrets
 from sidecar.shared.process.printable import one_line
-from sidecar.shared.ticdc.changefeed import PUSH_SCHEME, Changefeed, ChangefeedName
+from sidecar.shared.ticdc.changefeed import PUSH_SCHEME, STORAGE_SCHEMES, Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
 from sidecar.shared.ticdc.definition_file import definition_in, name_in
 from sidecar.shared.ticdc.scope import ddls_hidden
@@ -135,6 +135,10 @@ def changefeed_of_file(file: str, wanted: WantedChangefeed, *, endpoints: tuple[
     return replace(_followed(chosen, key_values=False), endpoints=endpoints, file=file)
 
 
+_FEEDS = {PUSH_SCHEME: "push", **dict.fromkeys(STORAGE_SCHEMES, "storage")}
+"""By the scheme of the changefeed's sink."""
+
+
 def _followed(chosen: Changefeed, *, key_values: bool) -> ChosenChangefeed:
     """What follows from the definition alone."""
     against = problems_of_key_values(chosen) if key_values else _of_the_sink(chosen)
@@ -145,7 +149,7 @@ def _followed(chosen: Changefeed, *, key_values: bool) -> ChosenChangefeed:
         named, hidden = {"": list(chosen.filter.rules)}, False  # a filter that is not understood is among the problems
     return ChosenChangefeed(
         changefeed=chosen,
-        feed="tikv" if key_values else "push" if chosen.sink.scheme == PUSH_SCHEME else "kafka",
+        feed="tikv" if key_values else _FEEDS.get(chosen.sink.scheme, "kafka"),
         endpoints=(),
         silent=(),
         problems=tuple(against),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sidecar.setup.cluster import ChosenChangefeed
 from sidecar.setup.settings import ChosenSetting
-from sidecar.shared.config import PushSection, read_secret
+from sidecar.shared.config import PushSection
+from sidecar.shared.config_files import read_secret
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.process.checks import CheckFinding, warning
 

@@ -26,8 +26,6 @@ from sidecar.shared.model.messages import DELIVERY_BOUND_MAX_S, READERS_MAX, Rea
 
 ETCD_TIMEOUT_S = 5.0
 """By default, whatever the lease: keepalives and writes have bounds of their own."""
-DEFINITION_BYTES_MAX = 4 << 20
-"""Of a changefeed's definition in a file; TiCDC's are some kilobytes."""
 CHUNK_ROWS_MAX = 2**32 - 1
 """What a message of the control service carries."""
 
@@ -121,6 +119,17 @@ class PushSection(_Section, frozen=True, kw_only=True):
     token_file: str = ""
     queue_bytes_max: Bytes = 128 << 20
     silent_max_s: Seconds = 60.0
+
+
+class StorageSection(_Section, frozen=True, kw_only=True):
+    """For `feed = "storage"`: the files that TiCDC's storage sink writes. `uri`: their folder as this machine reaches it; empty: as the
+    sink URI says. `begin` as kafka.begin, or with all that is there. `look_s`: between two looks for what is new. `queue_bytes_max`: read
+    and not yet taken."""
+
+    begin: Literal["", "now", "files"] = ""
+    uri: str = ""
+    look_s: Annotated[float, Meta(ge=0.1, le=600)] = 1.0
+    queue_bytes_max: Bytes = 64 << 20
 
 
 class TikvSection(_Section, frozen=True, kw_only=True):
@@ -250,9 +259,10 @@ class Config(_Section, frozen=True, kw_only=True):
     source: SourceSection
     log: LogSection
     sinks: Annotated[tuple[Name, ...], Meta(min_length=1)]
-    feed: Literal["kafka", "push", "tikv", "binlog"] = "kafka"
+    feed: Literal["kafka", "push", "storage", "tikv", "binlog"] = "kafka"
     kafka: KafkaSection = KafkaSection()
     push: PushSection = PushSection()
+    storage: StorageSection = StorageSection()
     tikv: TikvSection = TikvSection()
     binlog: BinlogSection = BinlogSection()
     spark: SparkSection = SparkSection()
@@ -279,7 +289,7 @@ class Config(_Section, frozen=True, kw_only=True):
     @property
     def encoded(self) -> bool:
         """Whether what comes is TiCDC's encoded messages, with what TiCDC makes of rows."""
-        return self.way in ("kafka", "push-messages")
+        return self.way in ("kafka", "push-messages", "storage")
 
 
 def read_config(path: Path, text: str | None = None) -> Config:
@@ -378,23 +388,3 @@ def _of_binlog(config: Config) -> Iterator[tuple[str, str]]:
     for setting, address in named.items():
         if not is_address(address):
             yield f"{setting} is {address!r}, expected host:port", "give a host and a port from 1 to 65535; IPv6 as [::1]:8249"
-
-
-def read_secret(path: str) -> str:
-    """The text of a secret's file without its last newline; empty for no file. Raises ConfigError."""
-    if not path:
-        return ""
-    try:
-        return Path(path).read_text().rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the file of a secret {path} cannot be read: {error}", hint="make it a text file for this user") from error
-
-
-def read_definition(path: str) -> str:
-    """The text of `changefeed.file`, a regular file. Raises ConfigError."""
-    try:
-        if Path(path).exists() and not (Path(path).is_file() and Path(path).stat().st_size <= DEFINITION_BYTES_MAX):
-            raise ValueError(f"it is no file of at most {DEFINITION_BYTES_MAX} bytes")
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", hint="name the file of the changefeed's definition") from error

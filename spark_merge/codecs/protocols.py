@@ -1,7 +1,7 @@
 """The decoder and the encoder of each of TiCDC's protocols that carry a dump (sidecar/shared/codecs/registry.py).
 
-They are the modules of decode/ and encode/ with the same name as the codec's. An encoder's module is imported when it is used first: it
-loads polars, which takes 0.2 s, and most tasks only decode.
+They are the modules of decode/ and encode/ with the same name as the codec's; decode/csv.py is a decoder's without an encoder. An encoder's
+module is imported when it is used first: it loads polars, which takes 0.2 s, and most tasks only decode.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.tools.rig.rig import Rig
 from tests.tools.rig.sidecar_process import SidecarProcess
 from tests.tools.rig.tables import SCHEMA
 
-pytestmark = [pytest.mark.xdist_group("verify-live"), pytest.mark.turns(2, "whole product")]
+pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.turns(2, "whole product")]
 
 SPOILT = "account"
 """The first table by its name, so its slice is the first."""

@@ -84,14 +84,14 @@ class Disasters:
             self.kill_sidecar,
             self.pause_and_resume,
             self.kill_worker,
-            self.stop_kafka,
+            self.stop_feed,
             self.kill_sidecar,
             self.resend,
             self.stop_etcd if self.rig.options.etcd_in_reach else self.hold_state,
             self.restart_dump,
             self.kill_sidecar,
             self.stop_source,
-            self.add_partition,
+            self.kill_sidecar if self.rig.options.files else self.add_partition,
             self.kill_sidecar,
         ]
         self.random.shuffle(kinds)
@@ -129,10 +129,17 @@ class Disasters:
         self.sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         self.sidecar.ask("dumprestart")
 
-    def stop_kafka(self) -> None:
-        self.rig.kafka.stop()
+    def stop_feed(self) -> None:
+        """Kafka, or who writes files."""
+        if self.rig.options.files:
+            self.rig.publisher.kill()
+        else:
+            self.rig.kafka.stop()
         time.sleep(OUTAGE_S)
-        self.rig.kafka.start()
+        if self.rig.options.files:
+            self.rig.publisher.start()
+        else:
+            self.rig.kafka.start()
 
     def hold_state(self) -> None:
         """The folder in etcd's place does not answer for longer than the lease: another process holds its file."""
@@ -167,16 +174,18 @@ def check_certificate(rig: Rig, dump_id: str) -> None:
     assert report.counts["chunks of the dump"] == len(json.loads(certificate.read_bytes())["segments"]) > 0
 
 
-@pytest.mark.parametrize(
-    ("protocol", "seed", "count", "etcd_in_reach"),
-    [("open-protocol", 7, 12, True), ("canal-json", 36, 5, False)],
-)
-def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(
-    tmp_path: Path, protocol: str, seed: int, count: int, etcd_in_reach: bool
-) -> None:
-    """Every disaster under open-protocol; some under canal-json and without TiCDC's etcd, each in an order that its seed decides."""
+PLACES: dict[str, dict[str, Any]] = {
+    "kafka": {"protocol": "open-protocol"},
+    "without-etcd": {"protocol": "canal-json", "etcd_in_reach": False},
+    "files-without-etcd": {"files": True, "etcd_in_reach": False},
+}
+
+
+@pytest.mark.parametrize(("place", "seed", "count"), [("kafka", 7, 12), ("without-etcd", 36, 5), ("files-without-etcd", 6, 6)])
+def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_path: Path, place: str, seed: int, count: int) -> None:
+    """Every disaster with Kafka and TiCDC's etcd; some without them, each in an order that its seed decides."""
     with ExitStack() as stack:
-        rig = stack.enter_context(Rig(tmp_path, protocol=protocol, initial_rows=300, etcd_in_reach=etcd_in_reach))
+        rig = stack.enter_context(Rig(tmp_path, initial_rows=300, **PLACES[place]))
         config = settings(rig)
         worker = stack.enter_context(MergeWorkerProcess(config, tmp_path / "worker.log"))
         sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))

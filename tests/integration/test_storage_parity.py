@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,11 @@ from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
 from spark_merge.sinks.storage.schema_file import SchemaFile, schema_file
 from tests.lanes import LANE
-from tests.recordings.make_storage import ARCHIVE
 from tests.support.recorded_target import RecordedLogs, deliver
 from tests.support.replaying import Run, stage
 from tests.support.storage_place import output
 from tests.support.storage_reader import Ddl, Form, Line, Output, checksum
+from tests.support.storage_recordings import archived
 
 pytestmark = pytest.mark.recordings
 
@@ -30,16 +28,8 @@ SERVER_TZ = "Asia/Shanghai"
 FORM = Form(date="none", old_values=True)
 
 
-@cache
-def ticdcs(name: str) -> dict[str, bytes]:
-    """By path in the storage's folder."""
-    with tarfile.open(ARCHIVE) as archive:
-        members = [member for member in archive if member.name.startswith(f"{name}/")]
-        return {member.name.partition("/")[2]: archive.extractfile(member).read() for member in members}  # type: ignore[union-attr]  # files
-
-
 def schema_files(name: str) -> dict[str, bytes]:
-    return {path: data for path, data in ticdcs(name).items() if "/meta/schema_" in path and not path.startswith(MARK_TABLE.schema)}
+    return {path: data for path, data in archived(name).items() if "/meta/schema_" in path and not path.startswith(MARK_TABLE.schema)}
 
 
 @pytest.mark.parametrize(("name", "architecture"), [("ddl", "classic"), ("ddl-new", "new"), ("tz", "classic")])
@@ -73,7 +63,7 @@ def _without_virtual(fields: dict[str, Any], schema: TableSchema) -> tuple[str, 
 
 def test_the_reader_reads_what_ticdc_wrote() -> None:
     """Its rules are TiCDC's, if its checksums are, and its files' lines are lines to it."""
-    there = Output(ticdcs("tz"), FORM)
+    there = Output(archived("tz"), FORM)
     there.check_classic()
     results = list(there.read())
     assert len([line for line in results if isinstance(line, Line)]) > 1000
@@ -110,7 +100,7 @@ def test_each_line_of_csv_is_ticdcs_own(tmp_path: Path, recorded_logs: RecordedL
     )
     deliver(log.folder, uri, seed=3, deaths=2)
     high_ts = {window.high_ts for manifest in log.manifests for window in manifest.windows}
-    ours, theirs = _lines(output(uri, FORM), high_ts), _lines(Output(ticdcs("tz"), FORM), set())
+    ours, theirs = _lines(output(uri, FORM), high_ts), _lines(Output(archived("tz"), FORM), set())
     last = min(max(line[0] for line in results) for results in (ours, theirs))
     assert {line for line in ours if line[0] <= last} == {line for line in theirs if line[0] <= last}
     assert len(theirs) > 500

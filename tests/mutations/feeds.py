@@ -6,6 +6,9 @@ from tests.mutations.mutation import SIMULATION, Mutation
 
 STREAMS = "tests/unit/feeds/test_binlog_streams.py"
 COLLECTED = "tests/unit/pump/test_collected.py"
+FILES = "tests/unit/feeds/test_storage_reading.py"
+BUCKETS = f"{FILES}::test_no_mark_passes_a_row_or_a_ddl_whatever_crashes"
+LOST = f"{FILES}::TestLost"
 TRUNCATION = "tests/unit/feeds/test_kafka_truncation.py"
 FIRST_STAYS = "tests/unit/pump/test_storage.py::test_the_first_binlog_of_a_timestamp_stays"
 
@@ -285,5 +288,78 @@ FEEDS = [
         "topic.min_insync < min(INSYNC_MIN, topic.replicas)",
         "topic.min_insync < 1",
         "tests/unit/feeds/test_kafka_replication.py::test_each_setting_that_can_lose_a_message_is_a_warning",
+    ),
+]
+
+STORAGE = [
+    Mutation(
+        "a mark comes though a number is missing",
+        "sidecar/feeds/storage/reading.py::BucketReading.look",
+        "if self._has_all:",
+        "if True:",
+        f"{LOST}::test_a_number_that_is_missing_stops_the_second_look_with_its_place_and_no_mark_before[2-gone1]",
+    ),
+    Mutation(
+        "each gap need not come",
+        "sidecar/feeds/storage/unread.py::Unread._need_not_come",
+        "first_ts <= self.read_ts",
+        "first_ts > 0",
+        f"{LOST}::test_a_number_that_is_missing_stops_the_second_look_with_its_place_and_no_mark_before[2-gone1]",
+    ),
+    Mutation(
+        "the storage's clock is taken to be right",
+        "sidecar/feeds/storage/unread.py::Unread.take",
+        "skips = self._is_first and physical_ms(upto_ts) <= self._metadata_ms + SLACK_MS",
+        "skips = self._is_first",
+        f"{LOST}::test_where_the_storages_clock_is_far_behind_no_file_is_passed_over",
+    ),
+    Mutation(
+        "a file that was hidden is read as any other",
+        "sidecar/feeds/storage/reading.py::BucketReading._rows_of",
+        "if late and ",
+        "if not late and False and ",
+        f"{LOST}::test_a_file_that_a_cached_listing_hid_from_its_mark_stops",
+    ),
+    Mutation(
+        "a mark on the way passes the first row that is to be read",
+        "sidecar/feeds/storage/reading.py::BucketReading._parts",
+        "CommitTs(heads[0][0] - 1)",
+        "CommitTs(heads[0][0] + 1_000_000_000)",
+        f"{FILES}::test_a_long_backlog_has_marks_on_its_way",
+    ),
+    Mutation(
+        "files are over by their time alone, without the slack",
+        "sidecar/feeds/storage/unread.py::Unread.take",
+        "physical_ms(self.read_ts) - SLACK_MS",
+        "physical_ms(self.read_ts) + SLACK_MS",
+        f"{BUCKETS}[1]",
+    ),
+    Mutation(
+        "a folder without any old file is as good as another",
+        "sidecar/feeds/storage/unread.py::Unread._check_witness",
+        "if known_ms and not any(",
+        "if not known_ms and not any(",
+        f"{LOST}::test_where_all_that_is_as_old_as_the_log_is_gone_it_stops",
+    ),
+    Mutation(
+        "a file that stays cut off is waited for without an end",
+        "sidecar/feeds/storage/reading.py::BucketReading._rows_of",
+        "if cut_off.get(file.name) == entry.tag:",
+        "if cut_off.get(file.name) == file.name:",
+        f"{FILES}::test_a_file_that_ends_within_a_row_is_withheld_and_refused_where_it_stays_so",
+    ),
+    Mutation(
+        "a DDL above the position is passed over",
+        "sidecar/feeds/storage/unread.py::Unread.take",
+        "if file.version > self.read_ts:",
+        "if file.version < self.read_ts:",
+        f"{BUCKETS}[1]",
+    ),
+    Mutation(
+        "a thread that is left behind brings its mark to a later seek",
+        "sidecar/feeds/storage/feed.py::StorageFeed._put",
+        "            if ending.is_set():\n                return False\n",
+        "",
+        "tests/unit/feeds/test_storage_feed.py::test_a_thread_that_is_left_behind_brings_nothing_to_a_later_seek",
     ),
 ]

@@ -21,7 +21,7 @@ from tests.mutations.console import CONSOLE
 from tests.mutations.ddls import DDLS
 from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
-from tests.mutations.feeds import FEEDS, PUMPS
+from tests.mutations.feeds import FEEDS, PUMPS, STORAGE
 from tests.mutations.given import GIVEN
 from tests.mutations.init import INIT
 from tests.mutations.lakes import LAKE_SINKS
@@ -44,6 +44,7 @@ MUTATIONS = [
     *FENCES,
     *LOGS,
     *PUMPS,
+    *STORAGE,
     *FEEDS,
     *DUMPS,
     *TIKV_READS,

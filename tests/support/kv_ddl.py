@@ -121,23 +121,32 @@ def feed_changes(value: DdlRecording, feed: str) -> Iterator[tuple[TableVersion[
     """Every row of a feed up to the end, decoded as Spark decodes it under the schema at its commit_ts - 1."""
     config = value.recording.feed_config(feed)
     codec = config.codec()
-    changes = [
+    changes = (
         change
         for lane, messages in value.recording.messages(config).items()
         for position, message in enumerate(messages)
         for change in codec.envelopes(Message(lane, position, message.key, message.value))
-        if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE and change.commit_ts <= value.recording.end_ts
-    ]
+        if isinstance(change, Change)
+    )
+    return decoded_by_version(value, codec.name, changes)
+
+
+def decoded_by_version(
+    value: DdlRecording, codec: str, changes: Iterable[Change]
+) -> Iterator[tuple[TableVersion[KvTable], dict[str, Any]]]:
+    """Those up to the end but for the watermark table's."""
     groups: defaultdict[int, list[Change]] = defaultdict(list)
     versions: dict[int, TableVersion[KvTable]] = {}
     for change in changes:
+        if (change.schema, change.table) == MARK_TABLE or change.commit_ts > value.recording.end_ts:
+            continue
         version = value.history.by_name(TableName(change.schema, change.table), change.commit_ts - 1)
         assert isinstance(version, TableVersion), change
         versions[id(version)] = version
         groups[id(version)].append(change)
     for which, group in groups.items():
         version = versions[which]
-        for row in decoded(group, codec.name, version.description.schema).to_pylist():
+        for row in decoded(group, codec, version.description.schema).to_pylist():
             yield version, row
 
 

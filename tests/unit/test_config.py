@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shared.config import Config, SparkSection, placed, read_config, read_secret
+from sidecar.shared.config import Config, SparkSection, placed, read_config
+from sidecar.shared.config_files import read_secret
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.messages import ReadWith
 from spark_merge.delivery.places import WORKER_ROWS
@@ -54,7 +55,7 @@ def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
         (LEAST.replace('["127.0.0.1:2379"]', "[2379]"), r"etcd.endpoints \(number 1\) is a whole number, expected a text"),
         (
             LEAST.replace("[changefeed]", 'feed = "kafak"\n[changefeed]', 1),
-            "feed is 'kafak', expected one of kafka, push, tikv, binlog, did you mean",
+            "feed is 'kafak', expected one of kafka, push, storage, tikv, binlog, did you mean",
         ),
         (LEAST + "[spark]\nmemory = '2gb'\n", r"spark.memory is not of the form \^\[1-9\]"),
         (LEAST.replace('user = "dumper"', 'user = "dumper"\nport = "x"'), "source.port is a text, expected a whole number"),

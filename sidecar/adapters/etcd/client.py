@@ -23,7 +23,8 @@ import grpc
 
 from sidecar.adapters.etcd.keys import BY_SETTINGS, ROOT, Compare, Delete, EtcdNamed, KeyEntry, Put, Transaction, after
 from sidecar.adapters.etcd.messages import etcd_messages
-from sidecar.shared.config import EtcdSection, read_secret
+from sidecar.shared.config import EtcdSection
+from sidecar.shared.config_files import read_secret
 from sidecar.shared.errors import Compacted, ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.shared.process.tls import section_credentials
 

@@ -13,7 +13,8 @@ from sidecar.feeds.encoded.make import Begins, of_messages, schemas_of
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.reading import KafkaSettings
-from sidecar.shared.config import Config, KafkaSection, SourceSection, read_secret
+from sidecar.shared.config import Config, KafkaSection, SourceSection
+from sidecar.shared.config_files import read_secret
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.process.checks import listed

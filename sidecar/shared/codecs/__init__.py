@@ -1,7 +1,7 @@
 """Protocols of TiCDC, message bytes to envelopes. Rows stay bytes: only commit_ts, table and delete or put are read here.
 
     contract        what a codec is            registry   one record for each of TiCDC's protocols; a changefeed's settings to its codec
-    open_protocol, canal_json                  kv, binlog raw key-values and TiDB-Binlog, as protocols of our own
+    open_protocol, canal_json                  kv, binlog, csv   raw key-values, TiDB-Binlog and csv files, as protocols of our own
     compression, refusals                      what several need
     README.md       how to add a protocol
 

@@ -22,7 +22,20 @@ from sidecar.shared.codecs.compression import Compression, NotCompressed, decomp
 from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec
 from sidecar.shared.codecs.refusals import EXTENSION_HINT, JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.shared.errors import FeedError, FeedUnsuitable
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, physical_ms
+from sidecar.shared.model.nouns import (
+    MARK_TABLE,
+    Change,
+    CommitTs,
+    Ddl,
+    Envelope,
+    Mark,
+    MarkKind,
+    Message,
+    Rank,
+    Resolved,
+    TableName,
+    physical_ms,
+)
 
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
@@ -146,14 +159,20 @@ def _without_extension(message: Message, event: _Event) -> FeedError:
 def _change(message: Message, event: _Event, rank: Rank, commit_ts: CommitTs | None, value: bytes) -> Change:
     if commit_ts is None:
         raise unreadable(message, "value byte 0", form="`_tidb` of a row with commitTs", got="none")
-    if not (event.database and event.table) or "\0" in event.database or "\0" in event.table:
-        form = "database and table of a row, without NUL"
-        raise unreadable(message, "value byte 0", form=form, got=f"{event.database!r} and {event.table!r}")
+    change = row_change(message, TableName(event.database, event.table), rank, commit_ts, value)
     if event.data is None:
         raise unreadable(message, "value byte 0", form="data of a row with one object", got="null")
     if event.type == "UPDATE" and event.old is None:
         raise unreadable(message, "value byte 0", form="old of an UPDATE with one object", got="null")
-    return Change(commit_ts, rank, event.database, event.table, message.key or b"", value, message.lane, message.position)
+    return change
+
+
+def row_change(message: Message, table: TableName, rank: Rank, commit_ts: CommitTs, value: bytes) -> Change:
+    """Of a message that is one row. Raises MessageUnreadable for a table that cannot be one."""
+    if not all(table) or "\0" in table.schema or "\0" in table.table:
+        form = "database and table of a row, without NUL"
+        raise unreadable(message, "value byte 0", form=form, got=f"{table.schema!r} and {table.table!r}")
+    return Change(commit_ts, rank, table.schema, table.table, message.key or b"", value, message.lane, message.position)
 
 
 def _ddl_or_resolved(message: Message, event: _Event, extension: _Extension) -> Ddl | Resolved:

@@ -34,13 +34,15 @@ class TicdcProtocol:
 
         codec is set     it carries a dump. codecs/decode and spark_merge/codecs/encode have a module of the same name as the codec's
         lacks is set     it can never carry a dump, because of this
-        neither          it is not supported yet
+        neither          it is not read as messages: not supported yet, or only the storage sink writes it (csv: the storage feed makes
+                         messages of codecs/csv.py of its files)
 
     `needs_extension`: without `enable-tidb-extension`, which is off by default, there is no commit_ts and no resolved mark.
     `options_section`: the section of a changefeed's [sink] with `output-old-value`; empty: old values are always sent.
     `names_partitions`: a row of a partitioned table carries the physical id of its partition.
     `unsigned_zeros`: a floating-point -0.0 is a number of JSON, which its readers take for 0.
     `ddls_to_first_partition`: a DDL goes to partition 0 of its topic, not to all partitions.
+    `in_files`: the storage sink writes it.
     """
 
     name: str
@@ -52,6 +54,7 @@ class TicdcProtocol:
     names_partitions: bool = False
     unsigned_zeros: bool = False
     ddls_to_first_partition: bool = False
+    in_files: bool = False
 
     @property
     def sink_parameters(self) -> str:
@@ -68,11 +71,11 @@ PROTOCOLS = (
         names_partitions=True,
         unsigned_zeros=True,
     ),
-    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True),
+    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, in_files=True),
     TicdcProtocol("simple", names_partitions=True),
     TicdcProtocol("debezium", needs_extension=True, options_section="debezium"),
     TicdcProtocol("debezium-avro", needs_extension=True, options_section="debezium"),
-    TicdcProtocol("csv"),
+    TicdcProtocol("csv", in_files=True),
     TicdcProtocol(
         "canal",
         lacks="its rows have an execution time in milliseconds and no commit_ts, and there are no resolved marks",
@@ -105,7 +108,7 @@ def codec_module(protocol: str, *, tidb_extension: bool) -> CodecModule:
     if record.lacks:
         raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {record.lacks}", hint=CHOOSE_HINT)
     if record.codec is None:
-        raise FeedUnsuitable(f"protocol {name} is not supported by this version of ticdc-dump", hint=CHOOSE_HINT)
+        raise FeedUnsuitable(f"messages of protocol {name} are not supported by this version of ticdc-dump", hint=CHOOSE_HINT)
     if record.needs_extension and not tidb_extension:
         raise FeedUnsuitable(
             f"{name} without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT

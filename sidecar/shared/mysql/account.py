@@ -6,7 +6,8 @@ import math
 import ssl
 from dataclasses import dataclass
 
-from sidecar.shared.config import SourceSection, Tls, read_secret
+from sidecar.shared.config import SourceSection, Tls
+from sidecar.shared.config_files import read_secret
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.mysql.session import Login
 

@@ -22,7 +22,8 @@ from typing import Any, Literal
 
 import grpc
 
-from sidecar.shared.config import ConsoleSection, ControlSection, PushSection, Tls, read_secret
+from sidecar.shared.config import ConsoleSection, ControlSection, PushSection, Tls
+from sidecar.shared.config_files import read_secret
 from sidecar.shared.errors import ConfigError, with_hint
 from sidecar.shared.process.addresses import bind_error
 from sidecar.shared.process.descriptors import connections_max

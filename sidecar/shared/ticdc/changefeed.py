@@ -21,6 +21,9 @@ MESSAGE_SCHEMES = KAFKA_SCHEMES | {PUSH_SCHEME}
 """TiCDC treats both alike: TLS is decided by `enable-tls` and the certificates."""
 
 
+STORAGE_SCHEMES = frozenset({"file", "s3", "gcs", "gs", "azblob", "azure"})
+"""Of the storage sink (pingcap/ticdc pkg/config, IsStorageScheme)."""
+
 UNKNOWN = "unknown"
 """The state of a changefeed whose definition is a file's."""
 
@@ -113,8 +116,9 @@ _GO_TRUE, _GO_FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "
 class Changefeed:
     """`incarnation` is made of create time and start-ts: a changefeed that was removed and made again under the same id is
     another one, with a log and a progress of its own. `sink_uri` holds the password as etcd has it; `str()` hides it.
-    `target_ts`: where TiCDC ends, 0 for never. `new_architecture`: which of TiCDC's two wrote it. `config`: TiCDC's config section
-    as it is, kebab-case; it may hold passwords too. `upstream_id`: of the cluster that it reads, as its PD has it; 0: not recorded.
+    `target_ts`: where TiCDC ends, 0 for never. `created_ms`: when it was made, in Unix ms, 0 where that is not known. `new_architecture`:
+    which of TiCDC's two wrote it. `config`: TiCDC's config section as it is, kebab-case; it may hold passwords too. `upstream_id`: of the
+    cluster that it reads, as its PD has it; 0: not recorded.
     """
 
     name: ChangefeedName
@@ -133,6 +137,7 @@ class Changefeed:
     config: dict[str, object] = field(default_factory=dict, repr=False)
     target_ts: int = 0
     upstream_id: int = 0
+    created_ms: int = 0
 
     @property
     def log_id(self) -> str:

@@ -19,18 +19,21 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
 import msgspec
 
 from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.codecs.registry import codec_for
+from sidecar.shared.codecs.csv import CsvCodec
+from sidecar.shared.codecs.registry import codec_for, protocol_of
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.ticdc.changefeed import (
     KAFKA_SCHEMES,
     MESSAGE_SCHEMES,
     PUSH_SCHEME,
+    STORAGE_SCHEMES,
     Changefeed,
     ChangefeedName,
     ChangefeedSinkUri,
@@ -145,6 +148,7 @@ def changefeed(name: ChangefeedName, info_json: bytes | str) -> Changefeed:
         start_ts=info.start_ts,
         target_ts=info.target_ts,
         upstream_id=info.upstream_id or 0,
+        created_ms=_unix_ms(info.create_time),
         state=_OLD_STATES.get(info.admin_job_type, "normal") if info.state in ("", "normal") else info.state,
         error=f"{failure.code}: {failure.message}" if failure else None,
         creator_version=info.creator_version,
@@ -158,6 +162,15 @@ def changefeed(name: ChangefeedName, info_json: bytes | str) -> Changefeed:
         column_selectors=tuple(ColumnSelector(_texts(one.matcher), _texts(one.columns)) for one in sink.column_selectors or ()),
         config=info.config,
     )
+
+
+def _unix_ms(time: str) -> int:
+    """Of Go's RFC 3339, which has up to nine digits of a second. 0 for what is none, or has no zone."""
+    try:
+        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", time))
+    except ValueError:
+        return 0
+    return round(moment.timestamp() * 1000) if moment.tzinfo is not None else 0
 
 
 BINLOG = "binlog"
@@ -240,11 +253,11 @@ def kafka_place(changefeed: Changefeed) -> KafkaPlace:
     """Raises ConfigError for a sink that is not Kafka's, or has no host or topic."""
     uri = changefeed.sink
     if uri.scheme not in KAFKA_SCHEMES or not uri.hosts or not uri.path:
+        hints = {PUSH_SCHEME: 'set feed = "push" and push.form = "messages": TiCDC sends to the sidecar itself'}
+        hints |= dict.fromkeys(STORAGE_SCHEMES, 'set feed = "storage": TiCDC writes files')
         raise ConfigError(
             f"the sink {masked(changefeed.sink_uri)} of changefeed {changefeed.name} has no Kafka broker and topic",
-            hint='set feed = "push" and push.form = "messages": TiCDC sends to the sidecar itself'
-            if uri.scheme == PUSH_SCHEME
-            else "attach to a changefeed with a sink URI kafka://host:9092/topic",
+            hint=hints.get(uri.scheme, "attach to a changefeed with a sink URI kafka://host:9092/topic"),
         )
     return KafkaPlace(",".join(uri.hosts), uri.path)
 
@@ -265,9 +278,17 @@ def codec_settings(changefeed: Changefeed) -> CodecSettings:
     )
 
 
+def files_of_csv(changefeed: Changefeed) -> bool:
+    """Whether its rows are in files of csv, the one protocol there that is none of messages."""
+    protocol = protocol_of(changefeed.protocol)
+    return changefeed.sink.scheme in STORAGE_SCHEMES and protocol is not None and protocol.in_files and protocol.codec is None
+
+
 def codec_of(changefeed: Changefeed) -> Codec:
     """Raises FeedUnsuitable for a protocol or setting that cannot carry a dump."""
     settings = codec_settings(changefeed)
+    if files_of_csv(changefeed):
+        return CsvCodec()
     return codec_for(settings.protocol, tidb_extension=settings.tidb_extension, compression=settings.compression)
 
 

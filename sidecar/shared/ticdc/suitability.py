@@ -21,8 +21,8 @@ from itertools import chain
 from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
 from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
-from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, UNKNOWN, Changefeed
-from sidecar.shared.ticdc.changefeed_info import codec_settings
+from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, STORAGE_SCHEMES, UNKNOWN, Changefeed
+from sidecar.shared.ticdc.changefeed_info import codec_settings, files_of_csv
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.table_rules import compiled
 from sidecar.shared.ticdc.topics import topic_of
@@ -76,7 +76,7 @@ def problems(changefeed: Changefeed, schemas: _Schemas | None = None) -> list[Pr
     the changefeed's rules have), without them by the setting alone. Raises ConfigError for a sink URI that TiCDC would not take."""
     against = [
         *_of_the_life(changefeed),
-        *_of_the_sink(changefeed),
+        *_of_the_sink(changefeed, schemas),
         *_of_the_rows(changefeed),
         *_of_the_filter(changefeed, with_topics=changefeed.sink.scheme in KAFKA_SCHEMES),
         *_of_the_tables(changefeed, schemas),
@@ -101,12 +101,58 @@ def _of_the_life(changefeed: Changefeed) -> Iterator[Problem]:
         yield Problem("enable-active-active", what, "use a changefeed without it")
 
 
-def _of_the_sink(changefeed: Changefeed) -> Iterator[Problem]:
+def _of_the_sink(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator[Problem]:
     sink = changefeed.sink
+    if sink.scheme in STORAGE_SCHEMES:
+        yield from _of_files(changefeed, schemas)
+        return
     if sink.scheme not in MESSAGE_SCHEMES or not sink.hosts or not sink.path:
         what = f"a sink {sink.scheme}:// without Kafka's brokers, or a sidecar's address, and a topic cannot be attached to"
-        hint = f"attach to a changefeed with a sink URI kafka://host:9092/topic, or {PUSH_SCHEME}://host:8312/topic (deploy/push)"
+        hint = f"attach to a changefeed with a sink URI kafka://host:9092/topic, {PUSH_SCHEME}://host:8312/topic (deploy/push) or s3://…"
         yield Problem("sink-uri", what, hint)
+    yield from _of_messages(changefeed)
+
+
+def _of_files(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator[Problem]:
+    """Of the storage sink."""
+    protocol = protocol_of(changefeed.protocol)
+    if protocol is None or not protocol.in_files:
+        what = f"files of protocol {changefeed.protocol or 'none'} are not read"
+        hint = "create the changefeed with protocol=csv and [sink.csv] include-commit-ts = true, or with protocol=canal-json"
+        yield Problem("protocol", what, f"{hint}&enable-tidb-extension=true")
+    elif files_of_csv(changefeed):
+        yield from _of_csv(changefeed)
+    else:
+        yield from _of_messages(changefeed)
+    if changefeed.setting("sink", "enable-partition-separator") is False:
+        partitioned = sorted(name for name, table in (schemas or {}).items() if len(table.physical_ids) > 1)
+        if schemas is None or partitioned:
+            what = "files of partitions are in one folder, where TiCDC can write one over another"
+            what += f" ({', '.join(map(str, partitioned))})" if partitioned else ""
+            yield Problem("sink.enable-partition-separator", what, "set it to true, and give the changefeed a new folder")
+    if changefeed.setting("scheduler", "enable-table-across-nodes") is True and changefeed.creator_version.startswith("v8.5.4"):
+        what = "in v8.5.4 several nodes that write a table write one file over another"
+        yield Problem(
+            "scheduler.enable-table-across-nodes", what, "set it to false, or upgrade TiCDC; and give the changefeed a new folder"
+        )
+
+
+def _of_csv(changefeed: Changefeed) -> Iterator[Problem]:
+    if not _of_csv_is_on(changefeed, "include-commit-ts"):
+        what = "rows of csv come without their commit_ts, and cannot be ordered"
+        yield Problem("sink.csv.include-commit-ts", what, "set it to true in the changefeed's [sink.csv]")
+    raw = changefeed.flag("sink", "cloud-storage-config", "output-raw-change-event")
+    if raw and not _of_csv_is_on(changefeed, "output-old-value"):
+        what = "updates come without their old row, so a changed key cannot be detected"
+        yield Problem("sink.csv.output-old-value", what, "set it to true, or take output-raw-change-event out")
+
+
+def _of_csv_is_on(changefeed: Changefeed, name: str) -> bool:
+    value = changefeed.setting("sink", "csv", name)
+    return value is True
+
+
+def _of_messages(changefeed: Changefeed) -> Iterator[Problem]:
     settings = codec_settings(changefeed)
     try:
         codec_module(settings.protocol, tidb_extension=settings.tidb_extension)

@@ -24,15 +24,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.codecs import csv as csv_codec
 from sidecar.shared.codecs.registry import CARRIERS
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.model.nouns import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
-from spark_merge.codecs.decode import binlog_rows, kv_rows
+from spark_merge.codecs.decode import binlog_rows, csv, kv_rows
 from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
-from spark_merge.codecs.protocols import decoder_module
+from spark_merge.codecs.protocols import DecoderModule, decoder_module
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 from spark_merge.port.foreign import is_foreign
 from spark_merge.port.keys import key_text
@@ -68,8 +69,10 @@ def _reader_of(one: _TableReader) -> _Reader:
     return read_each
 
 
+_MODULES: dict[str, DecoderModule] = {**{protocol: decoder_module(protocol) for protocol in CARRIERS}, csv_codec.CODEC: csv}
+
 _READERS: dict[str, tuple[_Reader, int]] = {
-    **{protocol: (partial(read, module=decoder_module(protocol)), _BLOCK_ROWS_MAX) for protocol in CARRIERS},
+    **{codec: (partial(read, module=module), _BLOCK_ROWS_MAX) for codec, module in _MODULES.items()},
     "kv": (_reader_of(kv_rows.read), _KV_BLOCK_ROWS_MAX),
     "binlog": (_reader_of(binlog_rows.read), _KV_BLOCK_ROWS_MAX),
 }
@@ -114,7 +117,7 @@ def decode(
     if reader is None:
         raise FeedUnsuitable(f"rows of codec {codec} are not decoded here", hint=f"use one of {', '.join(_READERS)} as the protocol")
     if not whole:
-        reader = partial(read, module=decoder_module(codec), whole=False)
+        reader = partial(read, module=_MODULES[codec], whole=False)
     zone = server_tz if isinstance(server_tz, ServerZone) else ServerZone(server_tz)
     parts = [CHANGES.empty_table()]
     for block in _blocks(*_by_table(rows.select(_COLUMNS), schemas), rows_max):

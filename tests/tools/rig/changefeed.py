@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -30,6 +31,10 @@ def status(checkpoint_ts: int, *, paused: bool = False) -> str:
 def sink_uri(brokers: str, topic: str, *, protocol: str, partitions: int) -> str:
     extension = {"enable-tidb-extension": "true"} if protocol == "canal-json" else {}
     return f"kafka://{brokers}/{topic}?{urlencode({'protocol': protocol, **extension, 'partition-num': partitions})}"
+
+
+def files_uri(folder: Path, *, protocol: str) -> str:
+    return f"file://{folder}?{urlencode({'protocol': protocol, 'enable-tidb-extension': 'true'})}"
 
 
 def queried(info: str) -> str:

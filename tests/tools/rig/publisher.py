@@ -60,7 +60,7 @@ ROWS_PENDING_MAX = 2048
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`filter_rules`: TiCDC's. `start`: where the changefeed begins. `partitions`: of a new topic. `etcd`: host:port.
-    `ways_s`: as of Way."""
+    `ways_s`: as of Way. `files`: a folder in the place of Kafka (files_publisher.py); empty: none."""
 
     source: MySqlAddress
     brokers: str
@@ -75,6 +75,7 @@ class Settings:
     mark_every_s: float = 0.2
     ways_s: tuple[float, ...] = ()
     checkpoint_every_s: float = 1.0
+    files: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,14 @@ class Publisher:
         self._tables = KnownTables(settings.source, folder / TABLES_FILE)
         self._outbox = Outbox(settings.protocol, settings.topic, settings.dispatchers, self._partitions)
         self._status = StatusWriter(settings.etcd, settings.status_key)
+        self._connect(settings)
+        self._way: Way[Transaction] = Way(settings.ways_s)
+        self._marked_s = self._checked_s = self._counted_s = float("-inf")
+
+    def _connect(self, settings: Settings) -> None:
         self._failed: KafkaError | None = None
         self._admin = AdminClient({"bootstrap.servers": settings.brokers})
         self._producer = Producer(_kafka_settings(settings.brokers, self._on_error))
-        self._way: Way[Transaction] = Way(settings.ways_s)
-        self._marked_s = self._checked_s = self._counted_s = float("-inf")
 
     def run(self) -> None:
         self._open_topics()
@@ -269,7 +273,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     threading.Thread(target=_end_with_stdin, name="end-with-stdin", daemon=True).start()
     settings = msgspec.json.decode((folder / SETTINGS_FILE).read_bytes(), type=Settings)
-    Publisher(folder, settings).run()
+    if settings.files:
+        from tests.tools.rig.files_publisher import FilesPublisher
+
+        FilesPublisher(folder, settings).run()
+    else:
+        Publisher(folder, settings).run()
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ QUIET_S_MAX = 300.0
 class RigOptions:
     """`initial_rows`: in each table (fewer where it has fewer keys), before the changefeed starts: only a dump brings them.
     `statements`: more to carry out before it starts, on one connection. `ways_s`: how long a change takes through TiCDC (way.py).
-    `etcd_in_reach` False: the sidecar has the definition from a file, and a folder in the place of etcd."""
+    `etcd_in_reach` False: the sidecar has the definition from a file, and a folder in the place of etcd. `files`: TiCDC's storage sink, and
+    no Kafka; the protocol is canal-json then."""
 
     protocol: str = "open-protocol"
     partitions: int = 3
@@ -62,6 +63,7 @@ class RigOptions:
     checkpoint_every_s: float = 1.0
     ways_s: tuple[float, ...] = ()
     etcd_in_reach: bool = True
+    files: bool = False
 
 
 class Rig:
@@ -74,6 +76,8 @@ class Rig:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder
         self.options = RigOptions(**options)
+        self.protocol = "canal-json" if self.options.files else self.options.protocol
+        self.files = folder / "files"
         self.topic = f"{self.options.changefeed_id}-topic"
         self.db = _MariaDb(folder / "mariadb", settings=SERVER_SETTINGS)
         self.kafka = KafkaBroker(folder / "kafka")
@@ -100,7 +104,7 @@ class Rig:
     # ---- the start ------------------------------------------------------------------------------------------------------
 
     def _start_servers(self) -> None:
-        servers = (self.db, self.kafka, self.etcd)
+        servers = (self.db, self.etcd) if self.options.files else (self.db, self.kafka, self.etcd)
         for server in servers:
             self._started.push(server)
         with ThreadPoolExecutor(len(servers)) as pool:
@@ -131,14 +135,15 @@ class Rig:
         start = Checkpoint(gtid, tso_of_ms(int(now_ms)))
         self.start_ts = CommitTs(start.ts)
         self._created = datetime.fromtimestamp(ms_of_tso(start.ts) / 1000, UTC)
-        self.kafka.create_topic(self.topic, options.partitions)
+        if not options.files:
+            self.kafka.create_topic(self.topic, options.partitions)
         self.put_changefeed()
         self.etcd.put(changefeed.status_key(options.changefeed_id), changefeed.status(start.ts))
         settings = Settings(
             source=self.source,
-            brokers=self.kafka.bootstrap,
+            brokers="" if options.files else self.kafka.bootstrap,
             topic=self.topic,
-            protocol=options.protocol,
+            protocol=self.protocol,
             filter_rules=options.filter_rules,
             start=start,
             partitions=options.partitions,
@@ -148,6 +153,7 @@ class Rig:
             mark_every_s=options.mark_every_s,
             checkpoint_every_s=options.checkpoint_every_s,
             ways_s=options.ways_s,
+            files=str(self.files) if options.files else "",
         )
         self.publisher = PublisherProcess(self.folder / "publisher", settings)
         self._started.callback(self.publisher.kill)
@@ -155,7 +161,10 @@ class Rig:
     def put_changefeed(self, *, state: str = "normal") -> None:
         """Write the changefeed's info into etcd, as TiCDC does when it is made, paused (`stopped`) and resumed."""
         options = self.options
-        uri = changefeed.sink_uri(self.kafka.bootstrap, self.topic, protocol=options.protocol, partitions=options.partitions)
+        if options.files:
+            uri = changefeed.files_uri(self.files, protocol=self.protocol)
+        else:
+            uri = changefeed.sink_uri(self.kafka.bootstrap, self.topic, protocol=self.protocol, partitions=options.partitions)
         info = changefeed.info(
             options.changefeed_id,
             sink_uri=uri,
@@ -163,7 +172,7 @@ class Rig:
             created=self._created,
             filter_rules=options.filter_rules,
             dispatchers=options.dispatchers,
-            protocol=options.protocol,
+            protocol=self.protocol,
             state=state,
         )
         self.etcd.put(changefeed.info_key(options.changefeed_id), info)
@@ -237,7 +246,10 @@ class Rig:
         for name, settings in sections.items():
             result[name] = result.get(name, {}) | settings
         path = self.folder / "sidecar.toml"
-        path.write_text(_toml({"sinks": list(sinks)}) + "".join(f"\n[{name}]\n{_toml(settings)}" for name, settings in result.items()))
+        feed = {"feed": "storage"} if self.options.files else {}
+        path.write_text(
+            _toml({"sinks": list(sinks), **feed}) + "".join(f"\n[{name}]\n{_toml(settings)}" for name, settings in result.items())
+        )
         return path
 
 

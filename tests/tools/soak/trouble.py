@@ -100,7 +100,7 @@ class Trouble:
 
     def _kinds(self, *, deaths: bool) -> list[Callable[[], None]]:
         all_along = [
-            self._disasters.stop_kafka,
+            self._disasters.stop_feed,
             self._disasters.stop_etcd,
             self._disasters.stop_source,
             self._disasters.resend,

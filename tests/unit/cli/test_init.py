@@ -196,7 +196,7 @@ def test_on_a_terminal_the_command_prompts_for_what_is_missing_and_no_more(stage
 def test_after_a_wrong_answer_the_question_comes_again(stage: Stage) -> None:
     output = stage.run(*WHOLE, typed="a b\ntidb:4001\n\n\nhttp://x\n/log\nfile:///x?formt=1\nconsole:\n")
     assert "'a b' is no address of TiDB" in output
-    assert "keeps no log" in output
+    assert "is not used here" in output
     assert "no parameter formt" in output
     config = read_config(stage.file)
     assert (config.source.port, config.log.uri, config.sinks) == (4001, "/log", ("console:",))

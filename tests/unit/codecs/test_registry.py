@@ -56,7 +56,7 @@ def test_refuses_protocols_that_cannot_carry_a_dump_and_says_why(protocol: str, 
 
 @pytest.mark.parametrize("protocol", ["simple", "debezium", "debezium-avro", "csv"])
 def test_says_which_protocols_are_not_supported_yet(protocol: str) -> None:
-    assert refusal(protocol) == (f"protocol {protocol} is not supported by this version of ticdc-dump", CHOOSE_HINT)
+    assert refusal(protocol) == (f"messages of protocol {protocol} are not supported by this version of ticdc-dump", CHOOSE_HINT)
 
 
 def test_refuses_what_ticdc_does_not_have() -> None:

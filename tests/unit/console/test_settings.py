@@ -51,7 +51,7 @@ def test_what_is_given_comes_first_and_feeds_that_are_not_used_last() -> None:
     config = structs.replace(CONFIG, feed="tikv", kafka=KafkaSection(brokers="old:9092"))
     given, *usual, unused = grouped_settings(config)
     assert {"changefeed.id", "feed", "sinks", "kafka.brokers"} <= {name for name, _ in given.rows}
-    assert {name.split(".")[0] for name, _ in unused.rows} == {"kafka", "push", "binlog"}
+    assert {name.split(".")[0] for name, _ in unused.rows} == {"kafka", "push", "storage", "binlog"}
     assert [group.title for group in usual if any(name.startswith("tikv.") for name, _ in group.rows)] == ["tikv"]
     assert [group.is_used for group in (given, *usual, unused)] == [True] * (1 + len(usual)) + [False]
     shown = sorted(name for group in (given, *usual, unused) for name, _ in group.rows)

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.feeds.kafka.make import client_of
-from sidecar.shared.config import DEFINITION_BYTES_MAX, KafkaSection, read_definition
+from sidecar.shared.config import KafkaSection
+from sidecar.shared.config_files import DEFINITION_BYTES_MAX, read_definition
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.ticdc.changefeed import UNKNOWN, Changefeed, ChangefeedName, ColumnSelector, Dispatcher, EventFilter
 from sidecar.shared.ticdc.changefeed_info import changefeed, client_settings, kafka_place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from sidecar.shared.ticdc.suitability import no_marks, problems
 
 ORDERS = TableName("shop", "orders")
 GOOD = "kafka://h:9092/t?protocol=open-protocol"
+FILES = "s3://bucket/prefix?protocol=canal-json&enable-tidb-extension=true"
+CSV = "file:///data?protocol=csv"
 CANAL = "kafka://h:9092/t?protocol=canal-json&enable-tidb-extension=true"
 
 
@@ -31,7 +34,7 @@ def large(name: str, value: str) -> dict[str, Any]:
     return sink(kafka_config={"large-message-handle": {f"large-message-handle-{name}": value}})
 
 
-def found(feed: Changefeed, schemas: dict[TableName, TableSchema] | None = None) -> list[str]:
+def settings_of(feed: Changefeed, schemas: dict[TableName, TableSchema] | None = None) -> list[str]:
     return [problem.setting for problem in problems(feed, schemas)]
 
 
@@ -54,6 +57,10 @@ def schema(table: TableName, *columns: str, key: tuple[str, ...] = ("id",)) -> d
         (GOOD, sink(dispatchers=[{"matcher": ["*.*"], "partition": "ts", "topic": "{schema}"}]), {}),
         (CANAL, sink(open={"output-old-value": False}), {}),
         (GOOD, sink(column_selectors=[{"matcher": ["*.*"], "columns": ["*"]}]), {}),
+        (FILES, {}, {}),
+        (CSV, sink(csv={"include-commit-ts": True}), {}),
+        (CSV, sink(csv={"include-commit-ts": True, "output-old-value": True}, cloud_storage_config={"output-raw-change-event": True}), {}),
+        (CSV, sink(csv={"include-commit-ts": True}, date_separator="none", file_index_digit=6), {}),
         (GOOD, {"integrity": {"integrity-check-level": "correctness"}, "scheduler": {"enable-table-across-nodes": True}}, {}),
     ],
 )
@@ -77,7 +84,6 @@ ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]
         ("bdr-mode", GOOD, {"bdr-mode": True}, {}),
         ("enable-active-active", GOOD, {"enable-active-active": True}, {}),
         ("sink-uri", "mysql://u:p@h:3306/?protocol=open-protocol", {}, {}),
-        ("sink-uri", "file:///x?protocol=canal-json&enable-tidb-extension=true", {}, {}),
         ("sink-uri", "pulsar://h:6650/t?protocol=canal-json&enable-tidb-extension=true", {}, {}),
         ("sink-uri", "kafka://h:9092?protocol=open-protocol", {}, {}),
         ("enable-tidb-extension", "kafka://h:9092/t?protocol=canal-json", {}, {}),
@@ -123,14 +129,14 @@ def test_protocols_are_judged_as_the_codecs_judge_them(protocol: str, extension:
     try:
         codec_of(feed)
     except FeedUnsuitable:
-        assert found(feed) in (["protocol"], ["enable-tidb-extension"])
+        assert settings_of(feed) in (["protocol"], ["enable-tidb-extension"])
     else:
-        assert found(feed) == []
+        assert settings_of(feed) == []
 
 
 def test_everything_is_found_at_once() -> None:
     config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "claim-check")
-    against = found(made("kafka://h:9092/t?protocol=avro", config=config, state="stopped"))
+    against = settings_of(made("kafka://h:9092/t?protocol=avro", config=config, state="stopped"))
     assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "force-replicate"]
 
 
@@ -154,11 +160,11 @@ def selected(*columns: str, matcher: str = "shop.*") -> Changefeed:
 
 def test_a_selector_counts_only_if_it_takes_columns_of_a_replicated_table() -> None:
     tables = schema(ORDERS, "id", "note")
-    assert found(selected("*", "!note"), tables) == ["sink.column-selectors number 1"]
-    assert found(selected("*", "!picture"), tables) == []
-    assert found(selected("ID", "n*"), tables) == []
-    assert found(selected("*", "!note", matcher="hr.*"), tables) == []
-    assert found(selected("# all", " ", "*"), tables) == []
+    assert settings_of(selected("*", "!note"), tables) == ["sink.column-selectors number 1"]
+    assert settings_of(selected("*", "!picture"), tables) == []
+    assert settings_of(selected("ID", "n*"), tables) == []
+    assert settings_of(selected("*", "!note", matcher="hr.*"), tables) == []
+    assert settings_of(selected("# all", " ", "*"), tables) == []
 
 
 def test_a_lost_key_column_is_said_to_be_one() -> None:
@@ -170,8 +176,8 @@ def test_a_lost_key_column_is_said_to_be_one() -> None:
 def test_the_first_selector_that_has_the_table_decides() -> None:
     selectors = [{"matcher": ["shop.orders"], "columns": ["*"]}, {"matcher": ["*.*", "!changefeed_dump.*"], "columns": ["id"]}]
     feed = made(config=sink(column_selectors=selectors))
-    assert found(feed, schema(ORDERS, "id", "note")) == []
-    assert found(feed, schema(TableName("shop", "item"), "id", "note")) == ["sink.column-selectors number 2"]
+    assert settings_of(feed, schema(ORDERS, "id", "note")) == []
+    assert settings_of(feed, schema(TableName("shop", "item"), "id", "note")) == ["sink.column-selectors number 2"]
 
 
 def routed(*rules: str) -> Changefeed:
@@ -200,28 +206,60 @@ def test_marks_come_where_the_watermark_tables_rows_come_whole_and_under_their_n
 
 
 def test_no_table_of_marks_keeps_a_changefeed_from_being_dumped() -> None:
-    assert found(made(config={"filter": {"rules": ["shop.*"]}}), schema(ORDERS, "id")) == []
-    assert found(selected("id", matcher="changefeed_dump.*"), schema(MARK_TABLE, "id", "create_time")) == []
+    assert settings_of(made(config={"filter": {"rules": ["shop.*"]}}), schema(ORDERS, "id")) == []
+    assert settings_of(selected("id", matcher="changefeed_dump.*"), schema(MARK_TABLE, "id", "create_time")) == []
 
 
 def test_routing_counts_only_for_replicated_tables() -> None:
     feed = made(config=sink(dispatchers=ROUTED))
     setting = "sink.dispatchers number 1, target-schema and target-table"
-    assert found(feed, schema(ORDERS, "id")) == [setting]
-    assert found(feed, schema(TableName("hr", "staff"), "id")) == []
-    assert found(routed("changefeed_*.*"), {}) == []
+    assert settings_of(feed, schema(ORDERS, "id")) == [setting]
+    assert settings_of(feed, schema(TableName("hr", "staff"), "id")) == []
+    assert settings_of(routed("changefeed_*.*"), {}) == []
 
 
 def test_forced_replication_is_fine_where_every_table_has_a_key() -> None:
     feed = made(config={"force-replicate": True, "filter": {"rules": ["shop.*", "changefeed_dump.*"]}})
-    assert found(feed, schema(ORDERS, "id")) == []
-    assert found(feed, schema(TableName("hr", "heap"), "id", key=())) == [], "left out by the rules"
+    assert settings_of(feed, schema(ORDERS, "id")) == []
+    assert settings_of(feed, schema(TableName("hr", "heap"), "id", key=())) == [], "left out by the rules"
     assert "shop.orders" in problems(feed, schema(ORDERS, "id", key=()))[0].what
 
 
 def test_a_value_expression_that_cannot_be_pushed_down_is_found_by_the_tables() -> None:
     events = [{"matcher": ["shop.*"], "ignore-insert-value-expr": "id = 1) or (1"}]
     feed = made(config={"filter": {"event-filters": events}})
-    assert found(feed, schema(ORDERS, "id")) == ["filter, sink.dispatchers, sink.column-selectors"]
+    assert settings_of(feed, schema(ORDERS, "id")) == ["filter, sink.dispatchers, sink.column-selectors"]
     assert "ignore-insert-value-expr, of shop.orders" in problems(feed, schema(ORDERS, "id"))[0].what
-    assert found(feed, schema(TableName("hr", "staff"), "id")) == []
+    assert settings_of(feed, schema(TableName("hr", "staff"), "id")) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "config", "settings"),
+    [
+        (CSV, {}, ["sink.csv.include-commit-ts"]),
+        (
+            CSV,
+            sink(csv={"include-commit-ts": True}, cloud_storage_config={"output-raw-change-event": True}),
+            ["sink.csv.output-old-value"],
+        ),
+        ("s3://bucket/prefix?protocol=canal-json", {}, ["enable-tidb-extension"]),
+        ("s3://bucket/prefix?protocol=open-protocol", {}, ["protocol"]),
+        ("gs://bucket/prefix", {}, ["protocol"]),
+        (FILES, sink(content_compatible=True), ["sink.content-compatible"]),
+        (FILES, sink(enable_partition_separator=False), ["sink.enable-partition-separator"]),
+    ],
+)
+def test_what_files_cannot_be_read_of_is_named(uri: str, config: dict[str, Any], settings: list[str]) -> None:
+    assert settings_of(made(uri, config=config)) == settings
+
+
+def test_partitions_in_one_folder_matter_where_there_are_any() -> None:
+    feed = made(FILES, config=sink(enable_partition_separator=False))
+    whole = schema(ORDERS, "id")
+    assert settings_of(feed, whole) == []
+    assert settings_of(feed, {ORDERS: replace(whole[ORDERS], physical_ids=(7, 8))}) == ["sink.enable-partition-separator"]
+
+
+@pytest.mark.parametrize(("version", "settings"), [("v8.5.4", ["scheduler.enable-table-across-nodes"]), ("v8.5.7", [])])
+def test_several_writers_of_a_table_without_names_of_their_own_are_refused(version: str, settings: list[str]) -> None:
+    assert settings_of(made(FILES, config={"scheduler": {"enable-table-across-nodes": True}}, **{"creator-version": version})) == settings
