@@ -101,8 +101,8 @@ bench-peers: setup ## measure beside Debezium and mydumper on the same rows and 
 sim: setup ## live through one seed of the simulation again: make sim SEED=42
 	@$(BIN)/python -m tests.simulation $(SEED)
 
-demo-live: setup ## the demo on real servers: MariaDB, Kafka and etcd, a dump paused, resumed and restarted (needs Maven)
-	@$(BIN)/python -m tests.tools.rig.demo
+demo-live: setup ## the demo on real servers: MariaDB, Kafka and etcd, a dump paused, resumed and restarted (needs Maven; ARGS=--files: without Kafka and TiCDC's etcd)
+	@$(BIN)/python -m tests.tools.rig.demo $(ARGS)
 
 screenshots: setup ## renew the console's pictures in deploy/images (needs chromium)
 	@$(BIN)/python -m tests.support.screenshots
