@@ -93,12 +93,14 @@ class SourceSection(_Section, frozen=True, kw_only=True):
 class KafkaSection(_Section, frozen=True, kw_only=True):
     """`brokers` and `topic` default to those of the changefeed's sink URI. `client`: librdkafka settings as they are, for TLS
     and SASL. `server_tz`: the TiCDC server's --tz. `ambiguous`: which moment of two a TIMESTAMP is where that zone has an hour twice.
-    `queue_bytes_max`: fetched and not yet taken. `begin`: where a new log does; empty: now, unless a sink holds rows already."""
+    `queue_bytes_max`: fetched and not yet taken. `begin`: where a new log does; empty: now, unless a sink holds rows already.
+    `claim_check_uri`: the folder of claim-check-storage-uri, as this machine reaches it; empty: as that says."""
 
     begin: Literal["", "now", "topic"] = ""
     brokers: str = ""
     client: dict[str, str] = {}
     sasl_password_file: str = ""
+    claim_check_uri: str = ""
     group: str = ""
     queue_bytes_max: Annotated[int, Meta(ge=1, le=8 << 30)] = 128 << 20
     server_tz: Name = "UTC"

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
+from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.storage.feed import StorageFeed
-from sidecar.feeds.storage.make import feed_error
 from sidecar.feeds.storage.reading import LANE, BucketReading, lines
 from sidecar.replay.recording import Recording
 from sidecar.shared.codecs.canal_json import CanalJson

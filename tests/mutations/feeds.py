@@ -6,6 +6,7 @@ from tests.mutations.mutation import SIMULATION, Mutation
 
 STREAMS = "tests/unit/feeds/test_binlog_streams.py"
 COLLECTED = "tests/unit/pump/test_collected.py"
+CLAIMS = "tests/unit/feeds/test_encoded_claims.py"
 FILES = "tests/unit/feeds/test_storage_reading.py"
 BUCKETS = f"{FILES}::test_no_mark_passes_a_row_or_a_ddl_whatever_crashes"
 LOST = f"{FILES}::TestLost"
@@ -292,6 +293,20 @@ FEEDS = [
 ]
 
 STORAGE = [
+    Mutation(
+        "what is in a file is taken for the row, whatever it is",
+        "sidecar/feeds/encoded/claims.py::WithClaims._check",
+        "if rows == [(claim.commit_ts, *claim.table)]:",
+        "if rows:",
+        f"{CLAIMS}::test_a_file_that_is_gone_or_is_not_the_rows_stops_with_the_message_and_the_row",
+    ),
+    Mutation(
+        "what waits for its file has a lane that has ended",
+        "sidecar/feeds/encoded/claims.py::WithClaims.incarnations",
+        "if lane in lanes",
+        "if lane not in lanes",
+        f"{CLAIMS}::test_what_waits_is_bounded_and_its_lane_is_read_until_it_has_come",
+    ),
     Mutation(
         "a mark comes though a number is missing",
         "sidecar/feeds/storage/reading.py::BucketReading.look",

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sidecar.adapters.tidb.ddl_history import may_read
 from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
+from sidecar.feeds.encoded.files import feed_error
+from sidecar.feeds.encoded.make import claims_folder
 from sidecar.shared.config import SourceSection
+from sidecar.shared.log import storage
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.scope import ddls_hidden
@@ -41,6 +47,24 @@ SETTINGS: Check[None] = Check(
     (CHANGEFEED,),
     before=TABLES,
 )
+
+
+def _large_rows(it: CheckResult) -> Checking[None]:
+    yield of_large_rows(claims_folder(it[CHANGEFEED], it.config.kafka))
+
+
+def of_large_rows(folder: Folder | None) -> CheckFinding:
+    """Whether rows that are larger than a message can be read. Raises FeedUnsuitable."""
+    if folder is None:
+        return ok("every row is in a message, or TiCDC stops")
+    storage.exists(folder.opened_for(partial(feed_error, waits=False)), "0.json")
+    return ok(f"rows that are larger than a message are read from {folder}")
+
+
+LARGE_ROWS: Check[None] = Check(
+    Key("large rows"), _large_rows, "kafka.claim_check_uri, claim-check-storage-uri (changefeed)", (CHANGEFEED,), before=MARK
+)
+
 HIDDEN: Check[None] = Check(
     Key("hidden DDLs"), _hidden_ddls, "filter.event-filters (changefeed), GRANT SELECT", (CHANGEFEED, TIDB), before=MARK
 )

@@ -7,17 +7,21 @@ The tables change under way, by DDLs. Who passes a DDL receives the tables after
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from sidecar.adapters.tidb.ddl_history import DdlHistory
 from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
+from sidecar.feeds.encoded.claims import WithClaims
+from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
-from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.codecs.contract import Codec, CodecWithClaims
+from sidecar.shared.config import Config, KafkaSection, SourceSection
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
-from sidecar.shared.ticdc.changefeed import Changefeed
-from sidecar.shared.ticdc.changefeed_info import codec_of
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
+from sidecar.shared.ticdc.changefeed_info import LARGE, codec_of, has_claims, has_raw_claims
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
@@ -56,11 +60,14 @@ def of_messages(
     hidden = ddls_hidden(changefeed) and source.now_ts() is not None
     opened: list[NotifyingFeed] = []
 
+    codec = codec_of(changefeed)
+    claims_folder(changefeed, config.kafka)  # raises before a term begins
+
     def opening() -> LiveFeed:
-        opened.append(with_hidden_ddls(feed(), changefeed, config.source, schemas) if hidden else feed())
+        whole = with_claims(feed(), codec, changefeed, config.kafka)
+        opened.append(with_hidden_ddls(whole, changefeed, config.source, schemas) if hidden else whole)
         return opened[-1]
 
-    codec = codec_of(changefeed)
     still_because = lambda: opened[-1].still_because() if opened else ""  # noqa: E731 - as short as it is used
     return Brought(CodecWithCuts(codec) if hidden else codec, schemas, opening, still_because, place)
 
@@ -80,6 +87,22 @@ def schemas_of(
         return scope.follow(changefeed, tables)
 
     return FollowedSchemas(source, narrow=narrow, note=note, from_now=from_now)
+
+
+def with_claims(feed: NotifyingFeed, codec: Codec, changefeed: Changefeed, settings: KafkaSection) -> NotifyingFeed:
+    """With the rows that are in files, where the changefeed has such. Raises ConfigError."""
+    if (folder := claims_folder(changefeed, settings)) is None:
+        return feed
+    return WithClaims(feed, cast(CodecWithClaims, codec), folder, raw=has_raw_claims(changefeed))
+
+
+def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | None:
+    """Of rows that are larger than a message; None where there are none. Raises ConfigError for one that cannot be read from here."""
+    if not has_claims(changefeed):
+        return None
+    uri = changefeed.setting(*LARGE, "claim-check-storage-uri")
+    where = ChangefeedSinkUri.parsed(uri if isinstance(uri, str) else "")
+    return folder_at(where, ours=settings.claim_check_uri, setting="kafka.claim_check_uri")
 
 
 def with_hidden_ddls(feed: NotifyingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:

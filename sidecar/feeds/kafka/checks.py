@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
 from sidecar.adapters.etcd.keys import Keys
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, Tables, age_s
-from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
+from sidecar.feeds.encoded.checks import HIDDEN, LARGE_ROWS, SETTINGS
+from sidecar.feeds.encoded.make import with_claims
 from sidecar.feeds.kafka.client import REQUEST_TIMEOUT_S, Cluster
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, partition_of
@@ -80,6 +81,7 @@ def checks(options: CheckOptions) -> Sequence[Check[Any]]:
         SETTINGS,
         Check(OTHERS, _others, "sink-uri (changefeed)", (ETCD, CHANGEFEED), KAFKA_S, before=MARK),
         HIDDEN,
+        LARGE_ROWS,
         Check(KAFKA, _kafka, "kafka.brokers, kafka.client", (CHANGEFEED,), before=MARK, standby=True),
         Check(TOPICS, lambda it: topics(it[CHANGEFEED], it[KAFKA], it.get(TABLES, {})), "sink-uri (changefeed)", (KAFKA,), before=MARK),
         Check(REPLICATION, lambda it: replication(it[KAFKA], it[TOPICS]), "Kafka: the topics' settings", (TOPICS,), before=MARK),
@@ -222,7 +224,9 @@ def _messages(it: CheckResult) -> Checking[Tail]:
     cluster, partitions = it[KAFKA], it[TOPICS]
     feed = _feed(it)
     it.opened.callback(feed.close)
-    tail = Tail(feed, _codec(it[CHANGEFEED]), kept_tables=_with_times(it.get(TABLES, {})))
+    codec = _codec(it[CHANGEFEED])
+    whole_rows = with_claims(feed, codec, it[CHANGEFEED], it.config.kafka)
+    tail = Tail(whole_rows, codec, kept_tables=_with_times(it.get(TABLES, {})))
     whole = tail.look_back(cluster.available(partitions), timeout_s=LOOK_BACK_S)
     tail.begin(cluster.available(partitions))
     cut = "" if whole else f" (as many as came in {LOOK_BACK_S:.0f} s)"

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import PartitionKey
+from sidecar.ports import Feed
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Lane, Resolved, TableName
 
@@ -31,7 +31,7 @@ class Tail:
     """`resolved` has the last resolved mark of each lane since `begin`; `marks` the commit_ts of each watermark row by uuid;
     `changes` the newest rows of `kept_tables`, oldest first; `tables` every table that a row was of."""
 
-    def __init__(self, feed: KafkaFeed, codec: Codec, *, kept_tables: frozenset[TableName]) -> None:
+    def __init__(self, feed: Feed, codec: Codec, *, kept_tables: frozenset[TableName]) -> None:
         self.codec = codec
         self.resolved: dict[Lane, CommitTs] = {}
         self.marks: dict[str, CommitTs] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from sidecar.feeds.checks import CHANGEFEED, LOG, LogEnd
-from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
+from sidecar.feeds.encoded.checks import HIDDEN, LARGE_ROWS, SETTINGS
 from sidecar.feeds.kv.checks import checks as of_key_values
 from sidecar.feeds.push.conversation import VERSIONS
 from sidecar.feeds.push.make import check_sends_here
@@ -73,6 +73,7 @@ def of_sinks(_: CheckOptions) -> Sequence[Check[Any]]:
     return (
         SETTINGS,
         HIDDEN,
+        LARGE_ROWS,
         Check(SENDS_HERE, lambda it: sends_here(it[CHANGEFEED], it.config.push), "sink-uri (changefeed), push.listen", (CHANGEFEED,)),
         Check(INBOX, lambda it: inbox(it.config.log.uri, it[LOG]), "log.uri", (LOG,)),
         Check(LISTENS, lambda it: listens(it.config.push, it.config.changefeed), "push.listen"),

@@ -7,8 +7,9 @@ from typing import Any
 
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, LOG, LogEnd, age_s
 from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
+from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.storage.listing import Listing
-from sidecar.feeds.storage.make import feed_error, folder_of
+from sidecar.feeds.storage.make import folder_of
 from sidecar.feeds.storage.names import RowsFile, file_of
 from sidecar.feeds.storage.reading import LANE, checkpoint
 from sidecar.feeds.storage.unread import LOST_HINT, SLACK_MS

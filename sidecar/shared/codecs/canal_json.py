@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Raw, Struct, field, json
 
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec
 from sidecar.shared.codecs.refusals import EXTENSION_HINT, JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.shared.errors import FeedError, FeedUnsuitable
 from sidecar.shared.model.nouns import (
@@ -40,6 +40,9 @@ from sidecar.shared.model.nouns import (
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
 _RESOLVED = "TIDB_WATERMARK"
+_CLAIM = b'"claimCheckLocation":"'
+_CLAIM_BYTES_MAX = 64 << 10
+"""A message that names a file has the handle key's columns alone, of at most 3,072 bytes."""
 
 _Ts = Annotated[CommitTs, Meta(ge=1, le=2**63 - 1)]
 
@@ -121,6 +124,19 @@ class CanalJson:
         if rank is not None:
             return [_change(message, event, rank, extension.commit_ts, value)]
         return [_ddl_or_resolved(message, event, extension)]
+
+    def parts(self, message: Message) -> list[Claim | tuple[bytes | None, bytes | None]]:
+        """As CodecWithClaims. A message has one row."""
+        if message.value is None or len(message.value) > _CLAIM_BYTES_MAX or _CLAIM not in (value := self._value(message)):
+            return []
+        try:
+            event = _decode_event(value)
+        except JSON_ERRORS as error:
+            raise unreadable(message, "value byte 0", form="the JSON of canal-json", got=error) from error
+        extension = event.tidb
+        if extension is None or not extension.claim_check_location or extension.commit_ts is None:
+            return []
+        return [Claim(extension.claim_check_location, TableName(event.database, event.table), extension.commit_ts)]
 
     def identity(self, change: Change) -> Hashable:
         images = _decode_images(change.value)

@@ -9,13 +9,21 @@ Only what order needs is parsed (commit_ts, table, delete or put), by a typed pa
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sidecar.shared.codecs.compression import Compression
-from sidecar.shared.model.nouns import Change, Envelope, Mark, MarkKind, Message
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, MarkKind, Message, TableName
 
 IDENTITY_BYTES = 16
 """128 bits: two of a million changes of one commit_ts are taken for one with a chance of 1 in 10^27."""
+
+
+class Claim(NamedTuple):
+    """A row that is in a file: `file` is where its message says."""
+
+    file: str
+    table: TableName
+    commit_ts: CommitTs
 
 
 class Codec(Protocol):
@@ -40,6 +48,14 @@ class Codec(Protocol):
 
     def mark(self, change: Change) -> Mark | None:
         """The watermark row's new version; None for its deletion."""
+
+
+class CodecWithClaims(Codec, Protocol):
+    """One of a protocol whose rows can be in files (claim-check)."""
+
+    def parts(self, message: Message) -> list[Claim | tuple[bytes | None, bytes | None]]:
+        """Where a row of the message is in a file: its rows one by one, each as such a claim, or as key and value of a message of its own.
+        Empty for a message that is whole. Raises as `envelopes`."""
 
 
 class CodecModule(Protocol):

@@ -23,10 +23,10 @@ from typing import Annotated
 from msgspec import Meta, Struct, json
 
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec
 from sidecar.shared.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.shared.errors import MessageUnreadable
-from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, TableName
 
 _LENGTH_BYTES = 8
 _VERSION = 1
@@ -106,6 +106,21 @@ class OpenProtocol:
             raise unreadable(message, "value byte 0", form=f"{len(keys)} values for {len(keys)} keys", got=f"{len(values)} values")
         return [self._envelope(message, number, key, value) for number, (key, value) in enumerate(zip(keys, values, strict=True))]
 
+    def parts(self, message: Message) -> list[Claim | tuple[bytes | None, bytes | None]]:
+        """As CodecWithClaims."""
+        if message.key is None or b'"ccl":"' not in message.key:
+            return []
+        keys = _frames(message, "key", message.key, start=_after_version(message))
+        values = _frames(message, "value", message.value, start=0)
+        parts: list[Claim | tuple[bytes | None, bytes | None]] = []
+        for number, (key, value) in enumerate(zip(keys, values, strict=False)):
+            head = self._head(message, number, key)
+            if head.ccl:
+                parts.append(Claim(head.ccl, TableName(head.scm, head.tbl), head.ts))
+            else:
+                parts.append((message.key[:_LENGTH_BYTES] + _framed(key), _framed(value)))
+        return parts
+
     def identity(self, change: Change) -> Hashable:
         """The key holds table, row id and partition, the table in any case; TiCDC writes the columns in one order, so equal images are
         equal bytes."""
@@ -121,10 +136,7 @@ class OpenProtocol:
         return Mark(change.commit_ts, row.changefeed_id.v, row.unique_identifier.v, row.event_type.v)
 
     def _envelope(self, message: Message, number: int, key: bytes, value: bytes) -> Envelope:
-        try:
-            head = _decode_key(key)
-        except JSON_ERRORS as error:
-            raise _unreadable_event(message, "key", number, form="the JSON of a key", got=error) from error
+        head = self._head(message, number, key)
         if head.ohk or head.ccl:
             raise large_message(message, schema=head.scm, table=head.tbl, commit_ts=head.ts, claim_check=head.ccl)
         if head.t != _ROW:
@@ -144,6 +156,12 @@ class OpenProtocol:
         else:
             raise _unreadable_event(message, "value", number, form="either u (with or without p) or d", got=_fields(row))
         return Change(head.ts, rank, head.scm, head.tbl, key, value, message.lane, message.position)
+
+    def _head(self, message: Message, number: int, key: bytes) -> _Key:
+        try:
+            return _decode_key(key)
+        except JSON_ERRORS as error:
+            raise _unreadable_event(message, "key", number, form="the JSON of a key", got=error) from error
 
     def _ddl_or_resolved(self, message: Message, number: int, head: _Key, value: bytes) -> Ddl | Resolved:
         if head.t == _RESOLVED:

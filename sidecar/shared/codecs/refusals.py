@@ -20,7 +20,7 @@ UNREADABLE_HINT = (
     "into an empty topic or folder"
 )
 LARGE_MESSAGE_HINT = (
-    'set large-message-handle-option = "none" in [sink.kafka-config.large-message-handle] of the changefeed, and raise '
+    'set large-message-handle-option = "claim-check" in [sink.kafka-config.large-message-handle] of the changefeed; or "none", and raise '
     "max-message-bytes in its sink URI (and message.max.bytes of the brokers) above the largest row"
 )
 EXTENSION_HINT = "add enable-tidb-extension=true to the sink URI of the changefeed, and restart it into an empty topic or folder"

@@ -262,6 +262,22 @@ def kafka_place(changefeed: Changefeed) -> KafkaPlace:
     return KafkaPlace(",".join(uri.hosts), uri.path)
 
 
+LARGE = ("sink", "kafka-config", "large-message-handle")
+"""Where a definition has the settings of rows that are larger than a message."""
+
+
+def has_claims(changefeed: Changefeed) -> bool:
+    """Whether such rows are in files (claim-check)."""
+    return changefeed.setting(*LARGE, "large-message-handle-option") == CLAIM_CHECK
+
+
+def has_raw_claims(changefeed: Changefeed) -> bool:
+    return changefeed.setting(*LARGE, "claim-check-raw-value") is True
+
+
+CLAIM_CHECK = "claim-check"
+
+
 class CodecSettings(NamedTuple):
     """The arguments of `codec_for`."""
 
@@ -274,7 +290,7 @@ def codec_settings(changefeed: Changefeed) -> CodecSettings:
     return CodecSettings(
         changefeed.protocol,
         changefeed.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"),
-        str(changefeed.setting("sink", "kafka-config", "large-message-handle", "large-message-handle-compression") or ""),
+        str(changefeed.setting(*LARGE, "large-message-handle-compression") or ""),
     )
 
 

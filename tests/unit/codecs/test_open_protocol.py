@@ -218,7 +218,7 @@ def test_refuses_a_row_that_ticdc_did_not_send_whole(field: bytes, sent: str) ->
         OpenProtocol().envelopes(message((ROW_KEY[:-1] + field + b"}", INSERT)))
     row_text = "the row of shop.orders at commit_ts 10 is larger than a message"
     assert str(caught.value) == (f"message kafka/orders/2@17: {row_text}, and TiCDC sent only {sent}\n  what to do: {LARGE_MESSAGE_HINT}")
-    assert 'large-message-handle-option = "none"' in caught.value.hint
+    assert 'large-message-handle-option = "claim-check"' in caught.value.hint
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------------

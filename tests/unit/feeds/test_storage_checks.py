@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.storage.checks import kept_files, own_folder
-from sidecar.feeds.storage.make import feed_error
 from sidecar.feeds.storage.names import FormFile
 from sidecar.feeds.storage.reading import LANE
 from sidecar.feeds.storage.table_form import table_form

@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from sidecar.feeds.contract import HIDDEN_LANE
+from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.storage import feed as module
 from sidecar.feeds.storage.feed import StorageFeed
-from sidecar.feeds.storage.make import feed_error
 from sidecar.feeds.storage.reading import LANE, BucketReading, lines
 from sidecar.feeds.storage.unread import ReadFrom
 from sidecar.shared.codecs.canal_json import CanalJson, encode_resolved

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.feeds.storage.make import feed_error, folder_of, reading_of
+from sidecar.feeds.encoded.files import feed_error
+from sidecar.feeds.storage.make import folder_of, reading_of
 from sidecar.feeds.storage.unread import ReadFrom
 from sidecar.shared.codecs.csv import CsvCodec
 from sidecar.shared.config import StorageSection

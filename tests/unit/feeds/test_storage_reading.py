@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.storage import reading as module
-from sidecar.feeds.storage.make import feed_error
 from sidecar.feeds.storage.names import RowsFile
 from sidecar.feeds.storage.reading import LANE, BucketReading, checkpoint, lines
 from sidecar.feeds.storage.unread import ReadFrom

@@ -229,7 +229,7 @@ KAFKA = (
     "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
     "brackets", "watermark table",
     "log", "owner's log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "other changefeeds", "hidden DDLs",
-    "kafka", "topics", "replication", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives",
+    "large rows", "kafka", "topics", "replication", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives",
     "server time zone",
 )  # fmt: skip
 

@@ -53,6 +53,7 @@ def schema(table: TableName, *columns: str, key: tuple[str, ...] = ("id",)) -> d
         (GOOD, large("compression", "lz4"), {}),
         (GOOD, large("compression", "snappy"), {}),
         (GOOD, large("option", "none"), {}),
+        (GOOD, large("option", "claim-check"), {}),
         (GOOD, sink(open={"output-old-value": True}, kafka_config={"output-raw-change-event": True}), {}),
         (GOOD, sink(dispatchers=[{"matcher": ["*.*"], "partition": "ts", "topic": "{schema}"}]), {}),
         (CANAL, sink(open={"output-old-value": False}), {}),
@@ -88,7 +89,6 @@ ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]
         ("sink-uri", "kafka://h:9092?protocol=open-protocol", {}, {}),
         ("enable-tidb-extension", "kafka://h:9092/t?protocol=canal-json", {}, {}),
         ("enable-tidb-extension", "kafka://h:9092/t?protocol=canal-json&enable-tidb-extension=false", {}, {}),
-        ("large-message-handle-option", GOOD, large("option", "claim-check"), {}),
         ("large-message-handle-option", GOOD, large("option", "handle-key-only"), {}),
         ("large-message-handle-compression", GOOD, large("compression", "zstd"), {}),
         ("sink.open.output-old-value", GOOD, sink(open={"output-old-value": False}), {}),
@@ -135,7 +135,7 @@ def test_protocols_are_judged_as_the_codecs_judge_them(protocol: str, extension:
 
 
 def test_everything_is_found_at_once() -> None:
-    config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "claim-check")
+    config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "handle-key-only")
     against = settings_of(made("kafka://h:9092/t?protocol=avro", config=config, state="stopped"))
     assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "force-replicate"]
 
