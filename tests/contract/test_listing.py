@@ -77,6 +77,13 @@ def test_files_are_listed_by_the_names_that_read_them(folder: Folder) -> None:
     assert entries[0].modified_ms > 1_600_000_000_000
 
 
+def test_the_start_of_a_file_is_read_alone(folder: Folder) -> None:
+    write(folder, "a", b"0123456789")
+    assert [storage.read_start(folder, "a", size) for size in (1, 4, 10, 100)] == [b"0", b"0123", b"0123456789", b"0123456789"]
+    with pytest.raises(FileNotFoundError):
+        storage.read_start(folder, "b", 4)
+
+
 def test_hostile_names_are_listed_as_they_are(folder: Folder) -> None:
     listing = Listing(folder)
     for name in HOSTILE:

@@ -312,20 +312,20 @@ STORAGE = [
         "sidecar/feeds/storage/reading.py::BucketReading.look",
         "if self._has_all:",
         "if True:",
-        f"{LOST}::test_a_number_that_is_missing_stops_the_second_look_with_its_place_and_no_mark_before[2-gone1]",
+        f"{LOST}::test_a_number_that_is_missing_stops_the_second_look_with_its_place_and_no_mark_before[2-gone0]",
     ),
     Mutation(
         "each gap need not come",
         "sidecar/feeds/storage/unread.py::Unread._need_not_come",
-        "first_ts <= self.read_ts",
+        "first_ts <= self._sent_ts",
         "first_ts > 0",
-        f"{LOST}::test_a_number_that_is_missing_stops_the_second_look_with_its_place_and_no_mark_before[2-gone1]",
+        f"{LOST}::test_a_number_that_is_missing_stops_the_second_look_with_its_place_and_no_mark_before[2-gone0]",
     ),
     Mutation(
         "the storage's clock is taken to be right",
         "sidecar/feeds/storage/unread.py::Unread.take",
-        "skips = self._is_first and physical_ms(upto_ts) <= self._metadata_ms + SLACK_MS",
-        "skips = self._is_first",
+        "skips = is_first and physical_ms(upto_ts) <= self._metadata_ms + SLACK_MS",
+        "skips = is_first",
         f"{LOST}::test_where_the_storages_clock_is_far_behind_no_file_is_passed_over",
     ),
     Mutation(
@@ -334,6 +334,13 @@ STORAGE = [
         "if late and ",
         "if not late and False and ",
         f"{LOST}::test_a_file_that_a_cached_listing_hid_from_its_mark_stops",
+    ),
+    Mutation(
+        "folder times are trusted whatever their files say",
+        "sidecar/shared/log/storage/local_tree.py::_Walk._are_older",
+        "return self._times_kept and all(",
+        "return True or all(",
+        "tests/unit/log/test_local_tree.py::test_where_folders_keep_no_times_every_file_is_listed",
     ),
     Mutation(
         "a mark on the way passes the first row that is to be read",
@@ -359,8 +366,8 @@ STORAGE = [
     Mutation(
         "a file that stays cut off is waited for without an end",
         "sidecar/feeds/storage/reading.py::BucketReading._rows_of",
-        "if cut_off.get(file.name) == entry.tag:",
-        "if cut_off.get(file.name) == file.name:",
+        "> WITHHELD_S_MAX:",
+        "> 1e9:",
         f"{FILES}::test_a_file_that_ends_within_a_row_is_withheld_and_refused_where_it_stays_so",
     ),
     Mutation(

@@ -34,8 +34,9 @@ def folder_at(uri: ChangefeedSinkUri, *, ours: str, setting: str) -> Folder:
 
 def _s3_parameters(parameters: dict[str, str]) -> dict[str, str]:
     """Those that we have too. Keys of a session are not enough without its token, which the environment has."""
-    ours = {name: value for name, value in parameters.items() if name in S3_PARAMETERS and value}
-    if parameters.get("session-token"):
+    given = {name.replace("_", "-"): value for name, value in parameters.items()}  # TiCDC takes either
+    ours = {name: value for name, value in given.items() if name in S3_PARAMETERS and value}
+    if given.get("session-token"):
         return {name: value for name, value in ours.items() if name not in ("access-key", "secret-access-key")}
     return {name: value.replace(" ", "+") for name, value in ours.items()}  # TiCDC takes a + as it is, and none of them has a blank
 

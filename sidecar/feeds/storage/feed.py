@@ -13,7 +13,7 @@ from threading import Condition, Event
 
 from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.storage.reading import LANE, BucketReading
-from sidecar.feeds.storage.unread import ReadFrom
+from sidecar.feeds.storage.unread import FolderTimes, ReadFrom
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.config import StorageSection
 from sidecar.shared.errors import FeedLost, FeedUnsuitable
@@ -44,9 +44,8 @@ class StorageFeed:
     ) -> None:
         self._folder, self._reading, self._begins, self._settings = folder, reading, begins, settings
         self._work: Background | None = None
-        self._queue: deque[tuple[Message, int]] = deque()
-        """Messages, with when the newest file was written that is read so far."""
-        self._newest_ms = 0
+        self._queue: deque[tuple[Message, FolderTimes]] = deque()
+        self._times = FolderTimes()
         self._queue_bytes = 0
         self._changed = Condition()
         self._position = 0
@@ -64,9 +63,8 @@ class StorageFeed:
         return {LANE: ""}
 
     def read_ends(self) -> Mapping[Lane, ReadEnd]:
-        """When the newest file was written of which all was taken, in the storage's own ms: one that is as old must be there, or what came
-        after it may be gone with it."""
-        return {LANE: ReadEnd(self._newest_ms, 0)} if self._newest_ms else NO_READ_ENDS
+        """FolderTimes, of what was taken."""
+        return {LANE: ReadEnd(*self._times)} if any(self._times) else NO_READ_ENDS
 
     def seek(
         self,
@@ -85,8 +83,8 @@ class StorageFeed:
         self._queue_bytes = 0
         self._position = positions.get(LANE, self._begins())
         self._still = f"waits for what is in {self._folder}"
-        self._newest_ms = read_ends[LANE].position if LANE in read_ends else 0
-        reading = self._reading(ReadFrom(self._position, self._newest_ms))
+        self._times = FolderTimes(*read_ends[LANE]) if LANE in read_ends else FolderTimes()
+        reading = self._reading(ReadFrom(self._position, self._times))
         self._work = Background(lambda ending: self._read(reading, ending), name="storage feed")
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
@@ -99,7 +97,7 @@ class StorageFeed:
                 self._changed.wait(timeout_s)
             size = 0
             while self._queue and len(messages) < POLL_MESSAGES_MAX and size < POLL_BYTES_MAX:
-                message, self._newest_ms = self._queue.popleft()
+                message, self._times = self._queue.popleft()
                 messages.append(message)
                 size += _size(message)
             self._queue_bytes -= size
@@ -129,7 +127,7 @@ class StorageFeed:
             try:
                 for message in reading.look():
                     away_since_s = None
-                    if not self._put(message, reading.newest_ms, ending):
+                    if not self._put(message, reading.times, ending):
                         return
                 away_since_s, self._still = None, self._why_still(reading)
             except (Unreachable, Exhausted) as error:
@@ -142,7 +140,7 @@ class StorageFeed:
                     ) from error
             ending.wait(self._settings.look_s)
 
-    def _put(self, message: Message, newest_ms: int, ending: Event) -> bool:
+    def _put(self, message: Message, times: FolderTimes, ending: Event) -> bool:
         """False where the reading is to end, and nothing of it is taken any more: the queue may be another one's by now."""
         size = _size(message)
         with self._changed:
@@ -150,7 +148,7 @@ class StorageFeed:
                 self._changed.wait(1.0)
             if ending.is_set():
                 return False
-            self._queue.append((message, newest_ms))
+            self._queue.append((message, times))
             self._queue_bytes += size
             self._changed.notify_all()
         return True

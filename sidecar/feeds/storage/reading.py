@@ -6,8 +6,8 @@ files are to be read: unread.py.
 
 - A long backlog has marks on its way: files are read in the order of their first rows, and all that is below the first row of each that is
   still to be read was sent.
-- A file that ends within a row can be one that is being written (flush-concurrency > 1, on a disk): it is withheld, with the mark. If the
-  next look finds the same, it is broken.
+- A file that ends within a row can be one that is being written (flush-concurrency > 1, on a disk); one without its schema file, listed
+  between the two. It is withheld, with the mark. If it stays so for WITHHELD_S_MAX, it is broken.
 - A file that comes after the mark that covers it was hidden from the listing (a cache of NFS): that stops.
 - Versions of tables are no order, and the index promises nothing: neither is used.
 
@@ -21,6 +21,7 @@ import io
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Protocol
 
 import msgspec
@@ -51,6 +52,12 @@ HEAD_BYTES = 64 << 10
 """Of a file, for its first row; more where that is larger."""
 
 HEADS_AT_ONCE = 16
+
+WITHHELD_S_MAX = 60.0
+
+
+class _FormLacking(FeedUnsuitable):
+    """There is no schema file of a version, or there are different ones."""
 
 
 class _Metadata(Struct, rename="kebab"):
@@ -84,16 +91,17 @@ def checkpoint(folder: Folder) -> CommitTs | None:
 
 
 class BucketReading:
-    """What is committed at or above `start` comes, one look after another. `seen_ts`: what `metadata` said at the last look; `newest_ms`:
-    when the newest of all files was written that were sent with a mark. `form`: the ending of data files. For one thread."""
+    """What is committed at or above `start` comes, one look after another. `seen_ts`: what `metadata` said at the last look; `times`: as of
+    ReadFrom, at the last mark. `form`: the ending of data files. For one thread."""
 
     def __init__(self, folder: Folder, rows: RowsReader, start: ReadFrom, *, form: str) -> None:
-        self.position, self.newest_ms = start
+        self.position, self.times = start
         self.seen_ts: CommitTs | None = None
         self._folder, self._rows = folder, rows
         self._listing = Listing(folder)
         self._unread = Unread(folder, start, form=form, first_ts=self._first_ts)
-        self._cut_off: dict[str, str] = {}
+        self._withheld: dict[str, tuple[str, float]] = {}
+        """Files that cannot be read yet: tag, and since when."""
         self._form_names: dict[tuple[str, CommitTs], set[str]] = defaultdict(set)
         self._forms: dict[str, TableForm] = {}
 
@@ -107,22 +115,20 @@ class BucketReading:
             self._form_names[form.table, form.version].add(form.name)
             self._forms.pop(form.name, None)
         yield from self._ddls()
-        cut_off, self._cut_off = self._cut_off, {}
+        withheld, self._withheld = self._withheld, {}
         for files, below_ts in self._parts():
-            yield from self._rows_of(files, cut_off)
+            yield from self._rows_of(files, withheld)
             if below_ts is not None and self._has_all and self.position < below_ts <= upto_ts:
                 yield self._mark(below_ts)
         if self._has_all:
-            self._unread.marked()
-            self.newest_ms = self._unread.newest_ms
             yield self._mark(upto_ts)
 
     @property
     def _has_all(self) -> bool:
-        return not self._unread.gaps and not self._cut_off
+        return not self._unread.gaps and not self._withheld
 
     def _mark(self, ts: CommitTs) -> Message:
-        self.position = ts
+        self.position, self.times = ts, self._unread.marked(ts)
         return Message(LANE, ts, *encode_resolved(ts, round(time.time() * 1000)))
 
     def _ddls(self) -> Iterator[Message]:
@@ -167,22 +173,20 @@ class BucketReading:
 
     def _first_ts(self, file: RowsFile) -> CommitTs | None:
         """None for a file without a whole row."""
-        with storage.open_to_read(self._folder, file.name) as opened:
-            data, wanted = b"", HEAD_BYTES
-            while more := opened.read(wanted):
-                data += more
-                try:
-                    first = next(self._rows_in(file, data), None)
-                except MessageUnreadable:
-                    first = None
-                if first is not None:
+        size, wanted = self._unread.files[file.name].entry.size, min(HEAD_BYTES, READ_BYTES_MAX)
+        while size:
+            data = storage.read_start(self._folder, file.name, wanted)
+            with suppress(MessageUnreadable, _FormLacking):
+                if (first := next(self._rows_in(file, data), None)) is not None:
                     return self._commit_ts(file, first)
-                wanted *= 16
+            if wanted >= size:
+                break
+            wanted *= 16
         return None
 
     # ---- what files hold --------------------------------------------------------------------------------------------
 
-    def _rows_of(self, files: Sequence[UnreadFile], cut_off: dict[str, str]) -> Iterator[Message]:
+    def _rows_of(self, files: Sequence[UnreadFile], withheld: dict[str, tuple[str, float]]) -> Iterator[Message]:
         data = self._read([one.file for one in files])
         for file, entry, late in files:
             try:
@@ -191,10 +195,11 @@ class BucketReading:
                         raise self._hidden(file)
                     if row[0] is None or row[0] > self._unread.read_ts:
                         yield Message(LANE, self.position, None, row[1])
-            except MessageUnreadable:
-                if cut_off.get(file.name) == entry.tag:
+            except (MessageUnreadable, _FormLacking):
+                tag, since_s = withheld.get(file.name, ("", 0.0))
+                self._withheld[file.name] = entry.tag, since_s if tag == entry.tag else time.monotonic()
+                if time.monotonic() - self._withheld[file.name][1] > WITHHELD_S_MAX:
                     raise
-                self._cut_off[file.name] = entry.tag
             else:
                 self._unread.done(file)
 
@@ -220,9 +225,9 @@ class BucketReading:
         if len(columns) == 1:
             return columns.pop()
         what = f"{len(columns)} different schema files" if columns else "no schema file"
-        raise FeedUnsuitable(
+        raise _FormLacking(
             f"{self._folder}/{file.name}: there is {what} {file.table}/meta/schema_{file.version}_….json",
-            hint="put the one that TiCDC wrote back. A lifecycle rule must leave the folders `meta` out: TiCDC writes what is in them once",
+            hint="put the one that TiCDC wrote back. TiCDC writes what is in the folders `meta` once: let no lifecycle rule remove it",
         )
 
     def _commit_ts(self, file: RowsFile, row: tuple[CommitTs | None, bytes]) -> CommitTs:
@@ -230,7 +235,7 @@ class BucketReading:
             return row[0]
         try:
             return _decode_row(row[1]).tidb.commit_ts
-        except msgspec.MsgspecError as error:
+        except (ValueError, RecursionError) as error:
             raise MessageUnreadable(
                 f"{self._folder}/{file.name} holds what is no row of canal-json with `_tidb.commitTs`: {error}",
                 hint="let the changefeed write with enable-tidb-extension=true; if it does, report TiCDC's version and this file",

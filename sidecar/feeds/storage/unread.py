@@ -6,8 +6,10 @@
 - A number that is missing in front of a file that is there: TiCDC may have written both while they were listed, so that look has no mark.
   If the next one lacks it too, its rows are lost, unless the file behind it begins with a row that need not come. (What one writer writes
   rises, and after a restart it comes again from a checkpoint below.)
+- What is lowest at the first look is no gap: retention has removed what was before it, which is older.
 - Numbers say nothing of a folder that is gone, nor of the last file in one. So a log keeps when the newest file of all that it has was
-  written: one that is as old must be there.
+  written, or the oldest one that it lacks: one that is as old must be there, unless the folder's `metadata` is hardly newer than
+  it was then: nothing expires within a day.
 """
 
 from __future__ import annotations
@@ -31,12 +33,23 @@ LOST_HINT = (
 )
 
 
+EXPIRY_MS_MIN = 86_400_000
+"""Of S3's lifecycle rules, and of TiCDC's own (file-expiration-days)."""
+
+
+class FolderTimes(NamedTuple):
+    """By the storage's own clock, in ms, 0 where not known. `witness_ms`: a file that was last written by then must be there as long as the
+    log's position needs what came later. `metadata_ms`: when `metadata` was written that says so."""
+
+    witness_ms: int = 0
+    metadata_ms: int = 0
+
+
 class ReadFrom(NamedTuple):
-    """What is committed at or above `position` is to come. `newest_ms`: when the newest file that the log has was written, by the storage's
-    clock; 0: not known."""
+    """What is committed at or above `position` is to come. `times`: of the folder, when the log had come so far."""
 
     position: int
-    newest_ms: int = 0
+    times: FolderTimes = FolderTimes()
 
 
 class UnreadFile(NamedTuple):
@@ -50,8 +63,7 @@ class Unread:
     """`first_ts`: the commit_ts of a file's first row, None where it has none. `form`: the ending of data files."""
 
     def __init__(self, folder: Folder, start: ReadFrom, *, form: str, first_ts: Callable[[RowsFile], CommitTs | None]) -> None:
-        self.read_ts = CommitTs(max(0, start.position - 2))
-        self.newest_ms = 0
+        self.read_ts = self._sent_ts = CommitTs(max(0, start.position - 2))
         self.form_files: dict[str, FormFile] = {}
         self.files: dict[str, UnreadFile] = {}
         self.gaps: dict[Stream, str] = {}
@@ -59,14 +71,16 @@ class Unread:
         self._folder, self._start, self._form, self._first_ts = folder, start, form, first_ts
         self._is_first = True
         self._last: dict[Stream, int] = {}
-        self._metadata_ms = self._marked_ms = 0
+        self._seen: set[str] = set()
+        self._newest_ms = self._metadata_ms = self._marked_ms = self._before_ms = 0
 
     def take(self, changes: Changes, *, upto_ts: CommitTs) -> Iterator[FormFile]:
         """Of the schema files all that are new. Raises FeedUnsuitable for what is lost, and what cannot be read."""
+        is_first, self._is_first, self._before_ms = self._is_first, False, self._metadata_ms
         for entry in changes.now:
             if entry.name == METADATA:
                 self._metadata_ms = entry.modified_ms
-        skips = self._is_first and physical_ms(upto_ts) <= self._metadata_ms + SLACK_MS
+        skips = is_first and physical_ms(upto_ts) <= self._metadata_ms + SLACK_MS
         for name in changes.gone:
             if name in self.files:
                 raise self.lost(name)
@@ -78,14 +92,18 @@ class Unread:
                 yield file
             elif file is not None or is_odd(entry.name):
                 self._take_file(entry, file, is_over=skips and entry.modified_ms < physical_ms(self.read_ts) - SLACK_MS)
-        if self._is_first:
+        if is_first:
             self._check_witness(changes.now)
+            self._begin_streams()
         self._check_gaps()
-        self._is_first = False
 
-    def marked(self) -> None:
-        """All that there is was sent, with a mark."""
-        self._marked_ms = self._metadata_ms
+    def marked(self, ts: CommitTs) -> FolderTimes:
+        """All up to `ts` was sent, with a mark."""
+        self._sent_ts = ts
+        if self.files:
+            return FolderTimes(min(one.entry.modified_ms for one in self.files.values()), self._metadata_ms)
+        self._marked_ms = self._before_ms
+        return FolderTimes(self._newest_ms, self._metadata_ms)
 
     def done(self, file: RowsFile) -> None:
         del self.files[file.name]
@@ -96,11 +114,13 @@ class Unread:
         return FeedUnsuitable(what, hint=LOST_HINT)
 
     def _take_file(self, entry: FileEntry, file: RowsFile | None, *, is_over: bool) -> None:
-        self.newest_ms = max(self.newest_ms, entry.modified_ms)
+        self._newest_ms = max(self._newest_ms, entry.modified_ms)
+        is_new = entry.name not in self._seen
+        self._seen.add(entry.name)
         if file is not None and is_over:
             self._passed(file)
         elif file is not None and file.form == self._form:
-            late = not self._is_first and entry.name not in self.files and entry.modified_ms < self._marked_ms
+            late = is_new and entry.modified_ms < self._marked_ms
             self.files[entry.name] = UnreadFile(file, entry, late)
         elif not is_over:
             raise FeedUnsuitable(
@@ -112,7 +132,9 @@ class Unread:
         self._last[file.stream] = max(self._last.get(file.stream, 0), file.number)
 
     def _check_witness(self, entries: Sequence[FileEntry]) -> None:
-        known_ms = self._start.newest_ms
+        known_ms, metadata_ms = self._start.times
+        if self._metadata_ms < metadata_ms + EXPIRY_MS_MIN:
+            return
         if known_ms and not any(entry.modified_ms <= known_ms for entry in entries if isinstance(file_of(entry.name), RowsFile)):
             raise FeedUnsuitable(
                 f"{self._folder} has no file that is as old as the newest one that the log has: files were removed, and perhaps some"
@@ -122,6 +144,10 @@ class Unread:
                 " stopped",
             )
 
+    def _begin_streams(self) -> None:
+        for file in sorted(one.file for one in self.files.values()):
+            self._last.setdefault(file.stream, file.number - 1)
+
     def _check_gaps(self) -> None:
         """Which streams lack a number. Raises FeedUnsuitable for one that was lacking at the last look too."""
         streams: dict[Stream, list[RowsFile]] = defaultdict(list)
@@ -129,7 +155,7 @@ class Unread:
             streams[one.file.stream].append(one.file)
         before, self.gaps = self.gaps, {}
         for stream, files in streams.items():
-            behind = next((file for file in _behind_gaps(sorted(files), self._last.get(stream, 0)) if not self._need_not_come(file)), None)
+            behind = next((file for file in self._behind_gaps(sorted(files)) if not self._need_not_come(file)), None)
             if behind is None:
                 continue
             if before.get(stream) == behind.name:
@@ -137,19 +163,16 @@ class Unread:
             self.gaps[stream] = behind.name
 
     def _need_not_come(self, behind: RowsFile) -> bool:
-        """What was before this file. Where all that is there is read, that begins with what retention has left."""
-        if not self._start.position and self._is_first and behind.stream not in self._last and self._is_lowest(behind):
-            return True
+        """What was before this file."""
         first_ts = self._first_ts(behind)
-        return first_ts is not None and first_ts <= self.read_ts
+        return first_ts is not None and first_ts <= self._sent_ts
 
-    def _is_lowest(self, file: RowsFile) -> bool:
-        return all(one.file.number >= file.number for one in self.files.values() if one.file.stream == file.stream)
-
-
-def _behind_gaps(files: Sequence[RowsFile], last: int) -> Iterator[RowsFile]:
-    """Of these, by number, each before which one is missing."""
-    for file in files:
-        if file.number > last + 1:
-            yield file
-        last = max(last, file.number)
+    def _behind_gaps(self, files: Sequence[RowsFile]) -> Iterator[RowsFile]:
+        """Of these files of a stream, by number, each before which one is missing. An empty one shows nothing: the next one does."""
+        last, is_missing = self._last.get(files[0].stream, 0), False
+        for file in files:
+            is_missing |= file.number > last + 1
+            last = max(last, file.number)
+            if is_missing and self.files[file.name].entry.size:
+                yield file
+                is_missing = False

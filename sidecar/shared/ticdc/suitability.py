@@ -124,6 +124,9 @@ def _of_files(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator[Prob
         yield from _of_csv(changefeed)
     else:
         yield from _of_messages(changefeed)
+        terminator = changefeed.setting("sink", "terminator")
+        if isinstance(terminator, str) and terminator and not terminator.endswith("\n"):
+            yield Problem("sink.terminator", f"rows end with {terminator!r}, and not with their line", "leave it at its default")
     if changefeed.setting("sink", "enable-partition-separator") is False:
         partitioned = sorted(name for name, table in (schemas or {}).items() if len(table.physical_ids) > 1)
         if schemas is None or partitioned:

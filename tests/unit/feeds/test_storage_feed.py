@@ -16,7 +16,7 @@ from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.storage import feed as module
 from sidecar.feeds.storage.feed import StorageFeed
 from sidecar.feeds.storage.reading import LANE, BucketReading, lines
-from sidecar.feeds.storage.unread import ReadFrom
+from sidecar.feeds.storage.unread import FolderTimes, ReadFrom
 from sidecar.shared.codecs.canal_json import CanalJson, encode_resolved
 from sidecar.shared.config import StorageSection
 from sidecar.shared.errors import FeedLost, FeedUnsuitable
@@ -167,7 +167,7 @@ def test_close_ends_the_thread_even_where_nobody_takes(tmp_path: Path) -> None:
 class Slow:
     """A reading whose look takes longer than a close waits."""
 
-    position, newest_ms, seen_ts = 0, 0, None
+    position, times, seen_ts = 0, FolderTimes(), None
 
     def __init__(self) -> None:
         self.began, self.may_end = threading.Event(), threading.Event()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.feeds.encoded.files import feed_error
+from sidecar.feeds.storage import reading as module
 from sidecar.feeds.storage.make import folder_of, reading_of
 from sidecar.feeds.storage.unread import ReadFrom
 from sidecar.shared.codecs.csv import CsvCodec
@@ -95,7 +96,10 @@ def test_csv_has_a_codec_of_its_own_and_is_read_by_its_dialect(tmp_path: Path) -
         reading_of(folder, replace(feed, config={}), ReadFrom(0))
 
 
-def test_two_schema_files_of_one_version_with_other_columns_are_refused_and_none_is(tmp_path: Path) -> None:
+def test_two_schema_files_of_one_version_with_other_columns_are_refused_and_none_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WITHHELD_S_MAX", -1.0)
     feed, version = changefeed(f"file://{tmp_path}"), 470000000000000001
     (tmp_path / f"shop/t/{version}").mkdir(parents=True)
     (tmp_path / f"shop/t/{version}/CDC000001.csv").write_bytes(b'"I","t","shop",470000000000000005,7\r\n')

@@ -5,10 +5,12 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Known, local_tree
 from sidecar.shared.log.storage.local_tree import STAMP_S_MAX, WRITTEN_S_MAX
 
@@ -186,3 +188,23 @@ def test_a_listing_that_fails_keeps_nothing_open_and_can_be_made_again(bucket: B
             bucket.changes()
         assert len(os.listdir("/proc/self/fd")) == there
     assert bucket.changes() == (["x/a"], [])
+
+
+def test_where_folders_keep_no_times_every_file_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a mount of a bucket: a file at the root is written again and again, and what a folder says of itself stays."""
+    old_ns = time.time_ns() - 5_000_000_000_000
+    folder, stat_of = storage.open_folder(str(tmp_path)), os.fstat
+
+    def still(handle: int) -> SimpleNamespace:
+        status = stat_of(handle)
+        return SimpleNamespace(st_dev=status.st_dev, st_ino=status.st_ino, st_mtime_ns=old_ns, st_ctime_ns=old_ns)
+
+    monkeypatch.setattr(os, "fstat", still)
+    (tmp_path / "a").mkdir()
+    known: Known | None = None
+    for number in range(4):
+        (tmp_path / "a" / str(number)).write_bytes(b"1")
+        (tmp_path / "metadata").write_bytes(b"1" * (number + 1))
+        changes = storage.list_changes(folder, known)
+        assert {f"a/{number}", "metadata"} <= {entry.name for entry in changes.now}
+        known = changes.known

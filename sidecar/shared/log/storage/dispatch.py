@@ -56,6 +56,8 @@ class Backend(Protocol):
 
     def read_file(self, folder: Folder, name: str) -> bytes: ...
 
+    def read_start(self, folder: Folder, name: str, size: int) -> bytes: ...
+
     def open_to_read(self, folder: Folder, name: str) -> AbstractContextManager[IO[bytes]]: ...
 
     def new_file(self, folder: Folder, name: str, *, durable: bool) -> AbstractContextManager[IO[bytes]]: ...
@@ -172,6 +174,12 @@ def exists(back: Backend, folder: Folder, name: str) -> bool:
 def read_file(back: Backend, folder: Folder, name: str) -> bytes:
     """A whole file; Absent where there is none."""
     return back.read_file(folder, name)
+
+
+@_operation
+def read_start(back: Backend, folder: Folder, name: str, size: int) -> bytes:
+    """The first `size` bytes of a file that is not empty, or all of it; Absent where there is none."""
+    return back.read_start(folder, name, size)
 
 
 @_operation

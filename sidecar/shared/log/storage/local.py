@@ -67,6 +67,11 @@ def read_file(folder: Folder, name: str) -> bytes:
         return file.read()
 
 
+def read_start(folder: Folder, name: str, size: int) -> bytes:
+    with open(folder.path(name), "rb") as file:
+        return file.read(size)
+
+
 @contextmanager
 def open_to_read(folder: Folder, name: str) -> Iterator[IO[bytes]]:
     with open(folder.path(name), "rb") as file:

@@ -3,7 +3,8 @@
 - Each folder is opened and its status read; on NFS an open asks the server. Create, rename and remove change a folder's times.
 - A folder whose times are as before is not listed again, if they were at least STAMP_S_MAX old when it was listed. Until then another
   change could leave them as they are, because a file system's clock is coarse.
-- A file that was written in the last WRITTEN_S_MAX is looked at again, in a folder that has not changed too: TiCDC with
+- Where a file is newer than its folder, folder times say nothing (mounts of buckets by FUSE need not keep them): then all is listed.
+- A file that was written in the last WRITTEN_S_MAX, or is empty, is looked at again, in a folder that has not changed too: TiCDC with
   flush-concurrency > 1 writes a file under its final name (`LocalStorage.Create`); else it renames one.
 - Ages are by the storage's own clock, which can be another machine's: it is at least the latest change time that any file or folder
   here has shown, plus the time since then. An estimate that is too low only lists more.
@@ -30,6 +31,9 @@ STAMP_S_MAX = 2
 WRITTEN_S_MAX = 600
 """Between two writes of a file in place; its writer may wait for a network file system."""
 
+_RECOVERED = "lost+fo" "und"
+"""At the root of a volume of ext4, where nobody else may read."""
+
 _NS = 1_000_000_000
 _SLOWEST = 0.999
 """The storage's clock against ours: a clock that is being corrected differs by 0.05 % (adjtime)."""
@@ -54,6 +58,7 @@ class _Tree(Known):
     clock_ns: int = 0
     at_ns: int = 0
     folders: dict[str, _Listed] = field(default_factory=dict)
+    times_kept: bool = True
 
 
 def list_changes(root: str, known: Known | None) -> Changes:
@@ -79,6 +84,7 @@ class _Walk:
 
     def __init__(self, root: str, before: _Tree) -> None:
         self._root, self._before = root, before
+        self._times_kept = before.times_kept
         self._clock_ns = before.clock_ns + int(_SLOWEST * (time.monotonic_ns() - before.at_ns)) if before.clock_ns else 0
 
     def tree(self) -> _Tree:
@@ -91,7 +97,7 @@ class _Walk:
             if listed is not None:
                 folders[at] = listed
                 waiting += listed.folders
-        return _Tree(self._clock_ns, time.monotonic_ns(), folders)
+        return _Tree(self._clock_ns, time.monotonic_ns(), folders, self._times_kept)
 
     def _folder(self, at: str, before: _Listed | None) -> _Listed | None:
         try:
@@ -106,18 +112,28 @@ class _Walk:
             status = os.fstat(handle)
             age_ns = self._age_ns(status)
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-            if before is not None and before.settled and before.stamp == stamp:
-                return self._unchanged(before)
-            return self._listed(at, handle, stamp, settled=age_ns >= STAMP_S_MAX * _NS)
+            if before is not None and before.settled and before.stamp == stamp and self._times_kept:
+                unchanged = self._unchanged(before)
+                if self._are_older(unchanged, status):
+                    return unchanged
+            listed = self._listed(at, handle, stamp, settled=age_ns >= STAMP_S_MAX * _NS)
+            self._times_kept = self._are_older(listed, status)
+            return listed
         finally:
             os.close(handle)
+
+    def _are_older(self, listed: _Listed, status: os.stat_result) -> bool:
+        """Its files, than the folder: none was made after what its times say."""
+        latest_ms = status.st_mtime_ns // 1_000_000 + STAMP_S_MAX * 1000
+        return self._times_kept and all(listed.files[name].modified_ms <= latest_ms for name in listed.young)
 
     def _listed(self, at: str, handle: int, stamp: tuple[int, ...], *, settled: bool) -> _Listed:
         folders: list[str] = []
         names: list[str] = []
         with os.scandir(handle) as entries:
             for entry in entries:
-                (folders if entry.is_dir() else names).append(f"{at}/{entry.name}" if at else entry.name)
+                if at or entry.name != _RECOVERED:
+                    (folders if entry.is_dir() else names).append(f"{at}/{entry.name}" if at else entry.name)
         files, young = self._files(names)
         return _Listed(stamp, settled, folders, files, young)
 
@@ -138,10 +154,9 @@ class _Walk:
                 status = os.stat(self._path(name))
                 if not stat.S_ISREG(status.st_mode):
                     continue
-                if self._age_ns(status) < WRITTEN_S_MAX * _NS:
+                if not status.st_size or self._age_ns(status) < WRITTEN_S_MAX * _NS:
                     young.append(name)
-                tag = f"{status.st_mtime_ns}-{status.st_ino}"
-                files[name] = FileEntry(name, status.st_size, tag, status.st_mtime_ns // 1_000_000)
+                files[name] = FileEntry(name, status.st_size, str(status.st_mtime_ns), status.st_mtime_ns // 1_000_000)
         return files, young
 
     def _age_ns(self, status: os.stat_result) -> int:

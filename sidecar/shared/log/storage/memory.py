@@ -76,6 +76,10 @@ def read_file(folder: Folder, name: str) -> bytes:
         raise Absent(folder.path(name)) from None
 
 
+def read_start(folder: Folder, name: str, size: int) -> bytes:
+    return read_file(folder, name)[:size]
+
+
 @contextmanager
 def open_to_read(folder: Folder, name: str) -> Iterator[IO[bytes]]:
     yield io.BytesIO(read_file(folder, name))

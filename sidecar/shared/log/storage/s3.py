@@ -245,6 +245,11 @@ def read_file(folder: Folder, name: str) -> bytes:
     return bytes(fs(folder).cat_file(folder.path(name), max_concurrency=1))  # of more it asks for the size first, by a HEAD
 
 
+@_errors()
+def read_start(folder: Folder, name: str, size: int) -> bytes:
+    return bytes(fs(folder).cat_file(folder.path(name), start=0, end=size))
+
+
 @contextmanager
 def open_to_read(folder: Folder, name: str) -> Iterator[IO[bytes]]:
     with _errors_of(folder, name):

@@ -81,6 +81,13 @@ def _check_order(keys: Sequence[str]) -> None:
         raise Refused("the storage does not list its keys in their order, after the key that was given")
 
 
+def _entry(key: str, size: str, tag: str, modified: str) -> FileEntry:
+    try:
+        return FileEntry(key, int(size), tag.strip('"'), int(datetime.fromisoformat(modified).timestamp() * 1000))
+    except ValueError as error:
+        raise Refused(f"the storage lists {key!r} without a size and a time: {error}") from error
+
+
 def read_page(body: bytes, prefix: str) -> Page:
     """Raises Unreachable for a body that is cut."""
     try:
@@ -94,11 +101,11 @@ def read_page(body: bytes, prefix: str) -> Page:
     keys: list[str] = []
     for item in root.iterfind(f"{space}Contents"):
         fields = {child.tag: child.text or "" for child in item}
-        key = (unquote_plus(fields[key_of]) if encoded else fields[key_of])[len(prefix) :]
+        text = fields.get(key_of, "")
+        key = (unquote_plus(text) if encoded else text)[len(prefix) :]
         keys.append(key)
         if not key.endswith("/") and key:
-            modified_ms = int(datetime.fromisoformat(fields[modified_of]).timestamp() * 1000)
-            files.append(FileEntry(key, int(fields[size_of]), fields[tag_of].strip('"'), modified_ms))
+            files.append(_entry(key, fields.get(size_of, ""), fields.get(tag_of, ""), fields.get(modified_of, "")))
     more = root.findtext(f"{space}IsTruncated") == "true"
     token = root.findtext(f"{space}NextContinuationToken") or ""
     if more and not token:
