@@ -100,14 +100,21 @@ def test_ids_of_two_clusters_are_distinguished_and_the_file_is_private(etcd: Etc
 @pytest.mark.parametrize(
     ("id", "what"),
     [
-        ("ddl-0329-simple-json", "protocol simple is not supported"),
-        ("ddl-0329-storage-csv", "a sink file://"),
+        ("ddl-0329-simple-json", "messages of protocol simple are not supported"),
         ("nope", "no changefeed is */*/nope"),
     ],
 )
 def test_what_can_never_work_is_reported_and_nothing_is_written(etcd: Etcd, tmp_path: Path, id: str, what: str) -> None:
     assert what in init(etcd, "-c", id, "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.recordings
+def test_a_storage_sink_is_read_from_its_files(etcd: Etcd, tmp_path: Path) -> None:
+    path, result = written(etcd, tmp_path, "-c", "ddl-0329-storage-csv", "--tidb", "127.0.0.1:1")
+    assert read_config(path).feed == "storage"
+    assert result["changefeed"]["protocol"] == "csv"
+    assert [one["setting"] for one in result["problems"]] == ["source.password_file"]
 
 
 @pytest.mark.recordings
