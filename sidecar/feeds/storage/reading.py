@@ -56,8 +56,12 @@ HEADS_AT_ONCE = 16
 WITHHELD_S_MAX = 60.0
 
 
-class _FormLacking(FeedUnsuitable):
-    """There is no schema file of a version, or there are different ones."""
+class _FormLacking(Exception):
+    """There is no schema file of a version, or there are different ones: what to raise where it stays so."""
+
+    def __init__(self, error: FeedUnsuitable) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class _Metadata(Struct, rename="kebab"):
@@ -195,11 +199,11 @@ class BucketReading:
                         raise self._hidden(file)
                     if row[0] is None or row[0] > self._unread.read_ts:
                         yield Message(LANE, self.position, None, row[1])
-            except (MessageUnreadable, _FormLacking):
+            except (MessageUnreadable, _FormLacking) as error:
                 tag, since_s = withheld.get(file.name, ("", 0.0))
                 self._withheld[file.name] = entry.tag, since_s if tag == entry.tag else time.monotonic()
                 if time.monotonic() - self._withheld[file.name][1] > WITHHELD_S_MAX:
-                    raise
+                    raise (error.error if isinstance(error, _FormLacking) else error) from None
             else:
                 self._unread.done(file)
 
@@ -225,10 +229,11 @@ class BucketReading:
         if len(columns) == 1:
             return columns.pop()
         what = f"{len(columns)} different schema files" if columns else "no schema file"
-        raise _FormLacking(
+        error = FeedUnsuitable(
             f"{self._folder}/{file.name}: there is {what} {file.table}/meta/schema_{file.version}_….json",
             hint="put the one that TiCDC wrote back. TiCDC writes what is in the folders `meta` once: let no lifecycle rule remove it",
         )
+        raise _FormLacking(error)
 
     def _commit_ts(self, file: RowsFile, row: tuple[CommitTs | None, bytes]) -> CommitTs:
         if row[0] is not None:

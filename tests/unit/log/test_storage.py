@@ -370,6 +370,7 @@ def every_operation(folder: Folder) -> dict[str, Callable[[], object]]:
     return all_calls(folder) | {
         "read_files": lambda: read_files(folder, ["a", "b"]),
         "read_if_there": lambda: storage.read_if_there(folder, "a"),
+        "read_start": lambda: storage.read_start(folder, "a", 1),
         "new_files": new,
         "make_durable": lambda: storage.make_durable(folder, ["a"]),
         "write_all": lambda: storage.write_all(folder, {"a": b"1"}),
