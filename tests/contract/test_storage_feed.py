@@ -110,7 +110,9 @@ def test_a_new_log_reads_every_change_that_kafka_had_and_no_other(opened: Open, 
     feed.seek({})
     assert identities(until(feed, bucket.checkpoint)) == {(one.commit_ts, CODEC.identity(one)) for one in changes}
     assert feed.lanes() == feed.incarnations().keys() == {LANE}
-    assert feed.read_ends()[LANE].position > 0
+    end = feed.read_ends()[LANE]
+    assert end.position > 0
+    assert 0 < end.epoch < 2**31, "what a manifest can have"
 
 
 def test_resolved_never_passes_a_row_that_is_still_to_come(opened: Open, bucket: BucketSink) -> None:

@@ -30,6 +30,8 @@ OUTAGE_MAX_S = 60.0
 
 CLOSE_S = 5.0
 
+MINUTE_MS = 60_000
+
 MESSAGE_BYTES = 200
 """What one costs in the queue beside its value."""
 
@@ -63,8 +65,9 @@ class StorageFeed:
         return {LANE: ""}
 
     def read_ends(self) -> Mapping[Lane, ReadEnd]:
-        """FolderTimes, of what was taken."""
-        return {LANE: ReadEnd(*self._times)} if any(self._times) else NO_READ_ENDS
+        """FolderTimes, of what was taken; `metadata`'s in minutes, as a manifest has 31 bits for it."""
+        witness_ms, metadata_ms = self._times
+        return {LANE: ReadEnd(witness_ms, metadata_ms // MINUTE_MS)} if any(self._times) else NO_READ_ENDS
 
     def seek(
         self,
@@ -83,7 +86,8 @@ class StorageFeed:
         self._queue_bytes = 0
         self._position = positions.get(LANE, self._begins())
         self._still = f"waits for what is in {self._folder}"
-        self._times = FolderTimes(*read_ends[LANE]) if LANE in read_ends else FolderTimes()
+        end = read_ends.get(LANE, ReadEnd(0, 0))
+        self._times = FolderTimes(end.position, end.epoch * MINUTE_MS)
         reading = self._reading(ReadFrom(self._position, self._times))
         self._work = Background(lambda ending: self._read(reading, ending), name="storage feed")
 
