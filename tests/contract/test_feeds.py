@@ -22,7 +22,8 @@ from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.shared.codecs.binlog import BinlogCodec
 from sidecar.shared.errors import FeedError
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Resolved
+from sidecar.shared.log.manifest import Manifest, from_json, to_json
+from sidecar.shared.model.nouns import FIRST_SEQ, Change, CommitTs, Lane, Message, Resolved
 from tests.support.binlog_rigs import BinlogRig, GrpcPumps, PlayedPumps
 from tests.support.recordings import recording
 from tests.support.services.kafka import KafkaBroker
@@ -42,6 +43,13 @@ class Written(NamedTuple):
     key: bytes | None
     value: bytes | None
     rows: tuple[CommitTs, ...]
+
+
+def logged(feed: Feed) -> Manifest:
+    """What a log keeps of a feed, when it is read again."""
+    positions = dict.fromkeys(feed.read_ends(), 1)
+    manifest = Manifest(FIRST_SEQ, 1, CommitTs(0), CommitTs(1), None, 0, 0, positions, "s", "canal-json", read_ends=dict(feed.read_ends()))
+    return from_json(to_json(manifest), name="a manifest")
 
 
 class Rig(Protocol):
@@ -232,6 +240,7 @@ def test_what_was_read_is_no_loss_to_one_who_reads_it_again(rig: Rig, source: So
     assert feed.read_ends() == read_ends, "also before it is read again"
     read(feed, ends(source))
     assert feed.read_ends() == read_ends
+    assert logged(feed).read_ends == read_ends
 
 
 def test_the_end_of_a_lane_is_a_position(rig: Rig, source: Source) -> None:

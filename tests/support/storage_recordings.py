@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count
 
-from sidecar.feeds.storage.csv_dialect import CsvDialect
 from sidecar.feeds.storage.csv_rows import rows
 from sidecar.shared.codecs.csv import CsvCodec
 from sidecar.shared.model.nouns import Change, Lane, Message
+from sidecar.shared.ticdc.csv_dialect import CsvDialect
 from tests.recordings.make_storage import ARCHIVE, WHOLE
 from tests.support.recordings import recording, whole_set
 

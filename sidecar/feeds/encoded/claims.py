@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, json
 
 from sidecar.feeds.contract import NotifyingFeed
+from sidecar.feeds.encoded.around import FeedAround
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Claim, CodecWithClaims
 from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable
@@ -43,27 +44,19 @@ class _File(Struct):
 _decode_file = json.Decoder(_File).decode
 
 
-class WithClaims:
+class WithClaims(FeedAround):
     """`feed`, with whole rows. `raw`: files hold a message's value as it is (claim-check-raw-value)."""
 
     def __init__(self, feed: NotifyingFeed, codec: CodecWithClaims, folder: Folder, *, raw: bool) -> None:
-        self._feed, self._codec, self._folder, self._raw = feed, codec, folder, raw
+        super().__init__(feed)
+        self._codec, self._folder, self._raw = codec, folder, raw
         self._waiting: deque[Message] = deque()
         self._incarnations: Mapping[Lane, str] = {}
-
-    def lanes(self) -> frozenset[Lane]:
-        return self._feed.lanes()
-
-    def ends(self) -> Mapping[Lane, int]:
-        return self._feed.ends()
 
     def incarnations(self) -> Mapping[Lane, str]:
         """With the lanes of which something waits here."""
         lanes = {message.lane for message in self._waiting}
         return {**{lane: one for lane, one in self._incarnations.items() if lane in lanes}, **self._feed.incarnations()}
-
-    def read_ends(self) -> Mapping[Lane, ReadEnd]:
-        return self._feed.read_ends()
 
     def seek(
         self,
@@ -71,7 +64,7 @@ class WithClaims:
         incarnations: Mapping[Lane, str] = NOT_KNOWN,
         read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
     ) -> None:
-        self._feed.seek(positions, incarnations, read_ends)
+        super().seek(positions, incarnations, read_ends)
         self._waiting.clear()
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
@@ -89,15 +82,6 @@ class WithClaims:
             messages += whole
             size += sum(len(one.value or b"") for one in whole) if parts else 0
         return messages
-
-    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
-        self._feed.acknowledge(positions)
-
-    def still_because(self) -> str:
-        return self._feed.still_because()
-
-    def close(self) -> None:
-        self._feed.close()
 
     def _resolved(self, message: Message, parts: Sequence[Claim | tuple[bytes | None, bytes | None]]) -> Iterator[Message]:
         for start in range(0, len(parts), FILES_AT_ONCE_MAX):

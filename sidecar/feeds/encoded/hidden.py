@@ -16,6 +16,7 @@ from threading import Event
 from typing import Protocol
 
 from sidecar.feeds.contract import HIDDEN_LANE, NotifyingFeed
+from sidecar.feeds.encoded.around import FeedAround
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved
@@ -35,7 +36,7 @@ class History(Protocol):
     def since(self, after_ts: CommitTs) -> tuple[list[FinishedDdl], CommitTs]: ...
 
 
-class WithHiddenDdls:
+class WithHiddenDdls(FeedAround):
     """`feed` and the lane. `begins`: after which TSO DDLs are wanted, known when `seek` is called. `carried`: whether the changefeed's
     table rules have a table; `hides`: whether its filter leaves a DDL of it out, by TiDB's word for its kind and by its text."""
 
@@ -48,7 +49,8 @@ class WithHiddenDdls:
         carried: Callable[[TableName], bool],
         hides: Callable[[TableName, str, str], bool],
     ) -> None:
-        self._feed, self._history = feed, history
+        super().__init__(feed)
+        self._history = history
         self._begins, self._carried, self._hides = begins, carried, hides
         self._messages: SimpleQueue[Message] = SimpleQueue()
         self._asking: Background | None = None
@@ -58,14 +60,8 @@ class WithHiddenDdls:
         lanes = self._feed.lanes()
         return lanes | {HIDDEN_LANE} if lanes else lanes
 
-    def ends(self) -> Mapping[Lane, int]:
-        return self._feed.ends()
-
     def incarnations(self) -> Mapping[Lane, str]:
         return {**self._feed.incarnations(), HIDDEN_LANE: ""}
-
-    def read_ends(self) -> Mapping[Lane, ReadEnd]:
-        return self._feed.read_ends()
 
     def seek(
         self,
@@ -73,7 +69,7 @@ class WithHiddenDdls:
         incarnations: Mapping[Lane, str] = NOT_KNOWN,
         read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
     ) -> None:
-        self._feed.seek(positions, incarnations, read_ends)
+        super().seek(positions, incarnations, read_ends)
         self._end()
         self._messages = SimpleQueue()
         begins_ts, messages = self._begins(), self._messages
@@ -88,16 +84,13 @@ class WithHiddenDdls:
             messages.append(self._messages.get())
         return messages
 
-    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
-        self._feed.acknowledge(positions)
-
     def still_because(self) -> str:
         """For people: whom the lane, or the feed, waits for; empty if for nobody."""
         return self._waits or self._feed.still_because()
 
     def close(self) -> None:
         self._end()
-        self._feed.close()
+        super().close()
 
     def _end(self) -> None:
         if self._asking is not None:

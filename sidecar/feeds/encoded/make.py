@@ -18,6 +18,7 @@ from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
 from sidecar.shared.codecs.contract import Codec, CodecWithClaims
 from sidecar.shared.config import Config, KafkaSection, SourceSection
+from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
@@ -101,8 +102,12 @@ def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | No
     if not has_claims(changefeed):
         return None
     uri = changefeed.setting(*LARGE, "claim-check-storage-uri")
-    where = ChangefeedSinkUri.parsed(uri if isinstance(uri, str) else "")
-    return folder_at(where, ours=settings.claim_check_uri, setting="kafka.claim_check_uri")
+    if not isinstance(uri, str) or "://" not in uri:
+        raise ConfigError(
+            f"the definition of changefeed {changefeed.name} says claim-check, and has no claim-check-storage-uri",
+            hint="give the whole definition; TiCDC has none without it",
+        )
+    return folder_at(ChangefeedSinkUri.parsed(uri), ours=settings.claim_check_uri, setting="kafka.claim_check_uri")
 
 
 def with_hidden_ddls(feed: NotifyingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:

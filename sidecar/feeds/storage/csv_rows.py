@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from msgspec import UNSET, Raw, json
 
-from sidecar.feeds.storage.csv_dialect import CsvDialect, escapes, text_pattern, value_pattern
 from sidecar.shared.codecs.csv import CsvExtension, CsvMessage, RowType, Texts, encode_row
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.ticdc.csv_dialect import CsvDialect, escapes, text_pattern, value_pattern
 
 _PATTERNS_MAX = 512
 """Of rows, by dialect and number of values: one of 10 values takes 2 ms to make."""

@@ -9,7 +9,6 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.make import Begins, of_messages, schemas_of
-from sidecar.feeds.storage.csv_dialect import CsvDialect, csv_dialect
 from sidecar.feeds.storage.csv_rows import CsvRow
 from sidecar.feeds.storage.csv_rows import rows as csv_rows
 from sidecar.feeds.storage.feed import StorageFeed
@@ -20,6 +19,7 @@ from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.ticdc.changefeed import STORAGE_SCHEMES, Changefeed
 from sidecar.shared.ticdc.changefeed_info import files_of_csv, masked
+from sidecar.shared.ticdc.csv_dialect import CsvDialect, csv_dialect
 from sidecar.shared.ticdc.scope import LiveScope
 from sidecar.shared.ticdc.suitability import check_suitable
 

@@ -85,7 +85,7 @@ MARK_TABLE = TableName("changefeed_dump", "changefeed_dump_event")
 
 class ReadEnd(NamedTuple):
     """How far a lane was read: what the next message gets, and the leader epoch of the last one (in Kafka: which of a partition's leaders
-    wrote it). The greater of two was read later."""
+    wrote it). The greater of two was read later. A manifest keeps 31 bits of `epoch`."""
 
     position: int
     epoch: int

@@ -23,6 +23,7 @@ from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, STORAGE_SCHEMES, UNKNOWN, Changefeed
 from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, LARGE, codec_settings, files_of_csv
+from sidecar.shared.ticdc.csv_dialect import csv_dialect
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.table_rules import compiled
 from sidecar.shared.ticdc.topics import topic_of
@@ -141,18 +142,10 @@ def _of_files(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator[Prob
 
 
 def _of_csv(changefeed: Changefeed) -> Iterator[Problem]:
-    if not _of_csv_is_on(changefeed, "include-commit-ts"):
-        what = "rows of csv come without their commit_ts, and cannot be ordered"
-        yield Problem("sink.csv.include-commit-ts", what, "set it to true in the changefeed's [sink.csv]")
-    raw = changefeed.flag("sink", "cloud-storage-config", "output-raw-change-event")
-    if raw and not _of_csv_is_on(changefeed, "output-old-value"):
-        what = "updates come without their old row, so a changed key cannot be detected"
-        yield Problem("sink.csv.output-old-value", what, "set it to true, or take output-raw-change-event out")
-
-
-def _of_csv_is_on(changefeed: Changefeed, name: str) -> bool:
-    value = changefeed.setting("sink", "csv", name)
-    return value is True
+    try:
+        csv_dialect(changefeed)
+    except FeedUnsuitable as error:
+        yield Problem("sink.csv", error.message, error.hint)
 
 
 def _of_messages(changefeed: Changefeed) -> Iterator[Problem]:

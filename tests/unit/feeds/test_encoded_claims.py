@@ -13,14 +13,19 @@ import pyarrow as pa
 import pytest
 
 from sidecar.feeds.encoded import claims as module
+from sidecar.feeds.encoded.checks import of_large_rows
 from sidecar.feeds.encoded.claims import WithClaims
 from sidecar.feeds.encoded.files import feed_error
+from sidecar.feeds.encoded.make import claims_folder
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.shared.config import KafkaSection
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, Unreachable, open_folder
 from sidecar.shared.model.nouns import Change, Lane, Message, ReadEnd
+from sidecar.shared.process.checks import CheckStatus
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.recordings.make_claims import ARCHIVE, FEEDS, FILES_EACH, claims_of, messages_of
 from tests.support.recordings import recording
 
@@ -205,3 +210,27 @@ def test_compressed_values_are_whole_again(tmp_path: Path) -> None:
     value = pack(row(1, file=put(tmp_path, "a.json", whole)), asbytes=True)
     feed = WithClaims(Sent([Message(LANE, 0, b"", value)]), CanalJson("lz4"), place(tmp_path), raw=False)
     assert [message.value for message in all_of(feed)] == [whole]
+
+
+class TestLargeRowsOfThePreflight:
+    def changefeed(self, **large: str) -> Changefeed:
+        config = {"sink": {"kafka-config": {"large-message-handle": {name.replace("_", "-"): value for name, value in large.items()}}}}
+        return Changefeed(ChangefeedName("c", "n", "orders"), "1", "kafka://h:9092/t", config=config)
+
+    def test_a_folder_that_can_be_read_is_named_and_none_is_needed_without(self, tmp_path: Path) -> None:
+        option = {"large_message_handle_option": "claim-check"}
+        there = claims_folder(self.changefeed(**option, claim_check_storage_uri=f"file://{tmp_path}"), KafkaSection())
+        assert there == claims_folder(
+            self.changefeed(**option, claim_check_storage_uri="gs://b/x"), KafkaSection(claim_check_uri=str(tmp_path))
+        )
+        assert str(tmp_path) in of_large_rows(there).what
+        assert claims_folder(self.changefeed(large_message_handle_option="none"), KafkaSection()) is None
+        assert of_large_rows(None).status is CheckStatus.OK
+
+    def test_one_that_cannot_be_read_or_is_not_said_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(FeedUnsuitable, match="cannot be read"):
+            of_large_rows(place(tmp_path / "file"))
+        for uri in ({}, {"claim_check_storage_uri": ""}, {"claim_check_storage_uri": "nowhere"}):
+            with pytest.raises(ConfigError, match="has no claim-check-storage-uri"):
+                claims_folder(self.changefeed(large_message_handle_option="claim-check", **uri), KafkaSection())

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.feeds.storage.csv_dialect import CsvDialect, csv_dialect
 from sidecar.feeds.storage.csv_rows import CsvRow, rows
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.csv_dialect import CsvDialect, csv_dialect
 
 TS = 470609291186274312
 COLUMNS = ["id", "note", "twice"]

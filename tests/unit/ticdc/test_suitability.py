@@ -236,12 +236,13 @@ def test_a_value_expression_that_cannot_be_pushed_down_is_found_by_the_tables() 
 @pytest.mark.parametrize(
     ("uri", "config", "settings"),
     [
-        (CSV, {}, ["sink.csv.include-commit-ts"]),
+        (CSV, {}, ["sink.csv"]),
         (
             CSV,
             sink(csv={"include-commit-ts": True}, cloud_storage_config={"output-raw-change-event": True}),
-            ["sink.csv.output-old-value"],
+            ["sink.csv"],
         ),
+        (CSV, sink(csv={"include-commit-ts": True, "null": "1"}), ["sink.csv"]),
         ("s3://bucket/prefix?protocol=canal-json", {}, ["enable-tidb-extension"]),
         ("s3://bucket/prefix?protocol=open-protocol", {}, ["protocol"]),
         ("gs://bucket/prefix", {}, ["protocol"]),

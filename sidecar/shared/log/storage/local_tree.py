@@ -31,7 +31,7 @@ STAMP_S_MAX = 2
 WRITTEN_S_MAX = 600
 """Between two writes of a file in place; its writer may wait for a network file system."""
 
-_RECOVERED = "lost+"
+_RECOVERED, _RECOVERED_LENGTH = "lost+", 10
 """What the folder at the root of a volume of ext4 begins with, where nobody else may read."""
 
 _NS = 1_000_000_000
@@ -132,7 +132,7 @@ class _Walk:
         names: list[str] = []
         with os.scandir(handle) as entries:
             for entry in entries:
-                if at or not entry.name.startswith(_RECOVERED):
+                if at or not (entry.name.startswith(_RECOVERED) and len(entry.name) == _RECOVERED_LENGTH):
                     (folders if entry.is_dir() else names).append(f"{at}/{entry.name}" if at else entry.name)
         files, young = self._files(names)
         return _Listed(stamp, settled, folders, files, young)

@@ -79,13 +79,13 @@ def csv_dialect(changefeed: Changefeed) -> CsvDialect:
 
 
 def _text(changefeed: Changefeed, *path: str, absent: str) -> str:
-    value = changefeed.setting("sink", *path)
-    return value if isinstance(value, str) else absent
+    text = changefeed.setting("sink", *path)
+    return text if isinstance(text, str) else absent
 
 
 def _flag(changefeed: Changefeed, name: str) -> bool:
-    value = changefeed.setting("sink", "csv", name)
-    return value is True
+    switch = changefeed.setting("sink", "csv", name)
+    return switch is True
 
 
 def _ambiguity(dialect: CsvDialect) -> str:
