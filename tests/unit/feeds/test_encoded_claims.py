@@ -214,7 +214,9 @@ def test_compressed_values_are_whole_again(tmp_path: Path) -> None:
 
 class TestLargeRowsOfThePreflight:
     def changefeed(self, **large: str) -> Changefeed:
-        config = {"sink": {"kafka-config": {"large-message-handle": {name.replace("_", "-"): value for name, value in large.items()}}}}
+        config: dict[str, object] = {
+            "sink": {"kafka-config": {"large-message-handle": {name.replace("_", "-"): value for name, value in large.items()}}}
+        }
         return Changefeed(ChangefeedName("c", "n", "orders"), "1", "kafka://h:9092/t", config=config)
 
     def test_a_folder_that_can_be_read_is_named_and_none_is_needed_without(self, tmp_path: Path) -> None:
