@@ -111,6 +111,10 @@ def test_a_new_log_reads_every_change_that_kafka_had_and_no_other(opened: Open, 
     feed.seek({})
     assert identities(until(feed, bucket.checkpoint)) == {(one.commit_ts, CODEC.identity(one)) for one in changes}
     assert feed.lanes() == feed.incarnations().keys() == {LANE}
+    assert feed.read_ends() == {}, "of nothing that is not durable"
+    feed.acknowledge({LANE: bucket.checkpoint - 1})
+    assert feed.read_ends() == {}
+    feed.acknowledge({LANE: bucket.checkpoint + 1})
     end = feed.read_ends()[LANE]
     assert end.position > 0
     assert end.epoch > 0
@@ -143,6 +147,7 @@ def test_another_owner_that_knows_how_far_it_was_read_reads_on(opened: Open, buc
     first = opened()
     first.seek({})
     until(first, bucket.checkpoint)
+    first.acknowledge({LANE: bucket.checkpoint + 1})
     second = opened()
     second.seek({LANE: below_the_end(changes)[-1]}, first.incarnations(), first.read_ends())
     assert identities(until(second, bucket.checkpoint))

@@ -378,6 +378,13 @@ STORAGE = [
         f"{BUCKETS}[1]",
     ),
     Mutation(
+        "what a log keeps of the folder is of what was only taken",
+        "sidecar/feeds/storage/feed.py::StorageFeed.acknowledge",
+        "self._marks[0][0] <= positions.get(LANE, 0)",
+        "positions",
+        "tests/contract/test_storage_feed.py::test_a_new_log_reads_every_change_that_kafka_had_and_no_other[disk]",
+    ),
+    Mutation(
         "a thread that is left behind brings its mark to a later seek",
         "sidecar/feeds/storage/feed.py::StorageFeed._put",
         "            if ending.is_set():\n                return False\n",

@@ -48,6 +48,8 @@ class StorageFeed:
         self._work: Background | None = None
         self._queue: deque[tuple[Message, FolderTimes]] = deque()
         self._times = FolderTimes()
+        self._marks: deque[tuple[int, FolderTimes]] = deque()
+        """Position and times of each mark that was taken and is not durable."""
         self._queue_bytes = 0
         self._changed = Condition()
         self._position = 0
@@ -65,7 +67,7 @@ class StorageFeed:
         return {LANE: ""}
 
     def read_ends(self) -> Mapping[Lane, ReadEnd]:
-        """FolderTimes, of what was taken; `metadata`'s in minutes, as a manifest has 31 bits for it."""
+        """FolderTimes, of what is durable: what was only taken is read again. `metadata`'s in minutes, as a manifest has 31 bits for it."""
         witness_ms, metadata_ms = self._times
         return {LANE: ReadEnd(witness_ms, metadata_ms // MINUTE_MS)} if any(self._times) else NO_READ_ENDS
 
@@ -83,6 +85,7 @@ class StorageFeed:
             )
         self.close()
         self._queue.clear()
+        self._marks.clear()
         self._queue_bytes = 0
         self._position = positions.get(LANE, self._begins())
         self._still = f"waits for what is in {self._folder}"
@@ -101,15 +104,19 @@ class StorageFeed:
                 self._changed.wait(timeout_s)
             size = 0
             while self._queue and len(messages) < POLL_MESSAGES_MAX and size < POLL_BYTES_MAX:
-                message, self._times = self._queue.popleft()
+                message, times = self._queue.popleft()
                 messages.append(message)
+                if times != (self._marks[-1][1] if self._marks else self._times):
+                    self._marks.append((message.position, times))
                 size += _size(message)
             self._queue_bytes -= size
             self._changed.notify_all()
         return messages
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
-        """The files are TiCDC's: nobody waits for this."""
+        """The files are TiCDC's: nobody waits for this but `read_ends`."""
+        while self._marks and self._marks[0][0] <= positions.get(LANE, 0):
+            _, self._times = self._marks.popleft()
 
     def still_because(self) -> str:
         """As NotifyingFeed."""
