@@ -145,7 +145,7 @@ TESTED_THROUGH = {
     "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.setup.findings": "tests/unit/cli/test_init.py",
     "sidecar.shared.config_forms": "tests/unit/test_config.py",
-    "sidecar.feeds.encoded.around": "tests/unit/feeds/test_encoded_claims.py",
+    "sidecar.feeds.around": "tests/unit/feeds/test_encoded_claims.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.shared.reads.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",

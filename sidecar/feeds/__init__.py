@@ -7,6 +7,7 @@
     tikv/     TiKV's own change feed, as key-values
     kv/       key-values as lanes of messages, with schemas by DDL jobs; over a puller of push/ or tikv/
     binlog/   the pumps of TiDB-Binlog, one lane for each pump
+    around               a feed over another one
     contract, registry   what each `make.py` gives to a term, and the list of ways
     checks               findings of the preflight that a way's own `checks.py` needs
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
+from sidecar.feeds.around import FeedAround
 from sidecar.history.entry import HistoryEntry
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Feed, OperationHistory, ProgressStore, SegmentLog
+from sidecar.ports import Feed, OperationHistory, ProgressStore, SegmentLog
 from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.shared.model.nouns import Change, Lane, Message, ReadEnd, Seq, TableName, TableSchema
+from sidecar.shared.model.nouns import Change, Lane, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
 
 T = TypeVar("T")
@@ -96,33 +97,10 @@ class MortalProgress:
         self.fate.around("progress", lambda: self.stored.save(dumps, entries))
 
 
-@dataclass(frozen=True, slots=True)
-class MortalFeed:
-    feed: Feed
-    fate: CrashFate
-
-    def lanes(self) -> frozenset[Lane]:
-        return self.feed.lanes()
-
-    def ends(self) -> Mapping[Lane, int]:
-        return self.feed.ends()
-
-    def incarnations(self) -> Mapping[Lane, str]:
-        return self.feed.incarnations()
-
-    def read_ends(self) -> Mapping[Lane, ReadEnd]:
-        return self.feed.read_ends()
-
-    def seek(
-        self,
-        positions: Mapping[Lane, int],
-        incarnations: Mapping[Lane, str] = NOT_KNOWN,
-        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
-    ) -> None:
-        self.feed.seek(positions, incarnations, read_ends)
-
-    def poll(self, *, timeout_s: float) -> list[Message]:
-        return list(self.feed.poll(timeout_s=timeout_s))
+class MortalFeed(FeedAround[Feed]):
+    def __init__(self, feed: Feed, fate: CrashFate) -> None:
+        super().__init__(feed)
+        self._fate = fate
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
-        self.fate.around("acknowledge", lambda: self.feed.acknowledge(positions))
+        self._fate.around("acknowledge", lambda: super(MortalFeed, self).acknowledge(positions))

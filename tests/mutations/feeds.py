@@ -385,6 +385,13 @@ STORAGE = [
         "tests/contract/test_storage_feed.py::test_a_new_log_reads_every_change_that_kafka_had_and_no_other[disk]",
     ),
     Mutation(
+        "a storage that hangs is not reported",
+        "sidecar/feeds/storage/feed.py::StorageFeed.still_because",
+        "since_s is not None and",
+        "since_s is not None and since_s < 0 and",
+        "tests/unit/feeds/test_storage_feed.py::test_it_says_so_where_the_storage_hangs",
+    ),
+    Mutation(
         "a thread that is left behind brings its mark to a later seek",
         "sidecar/feeds/storage/feed.py::StorageFeed._put",
         "            if ending.is_set():\n                return False\n",

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct, json
 
+from sidecar.feeds.around import NotifyingFeedAround
 from sidecar.feeds.contract import NotifyingFeed
-from sidecar.feeds.encoded.around import FeedAround
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Claim, CodecWithClaims
 from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable
@@ -44,7 +44,7 @@ class _File(Struct):
 _decode_file = json.Decoder(_File).decode
 
 
-class WithClaims(FeedAround):
+class WithClaims(NotifyingFeedAround):
     """`feed`, with whole rows. `raw`: files hold a message's value as it is (claim-check-raw-value)."""
 
     def __init__(self, feed: NotifyingFeed, codec: CodecWithClaims, folder: Folder, *, raw: bool) -> None:

@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Protocol
 
+from sidecar.feeds.around import NotifyingFeedAround
 from sidecar.feeds.contract import HIDDEN_LANE, NotifyingFeed
-from sidecar.feeds.encoded.around import FeedAround
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved
@@ -36,7 +36,7 @@ class History(Protocol):
     def since(self, after_ts: CommitTs) -> tuple[list[FinishedDdl], CommitTs]: ...
 
 
-class WithHiddenDdls(FeedAround):
+class WithHiddenDdls(NotifyingFeedAround):
     """`feed` and the lane. `begins`: after which TSO DDLs are wanted, known when `seek` is called. `carried`: whether the changefeed's
     table rules have a table; `hides`: whether its filter leaves a DDL of it out, by TiDB's word for its kind and by its text."""
 

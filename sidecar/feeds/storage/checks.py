@@ -73,14 +73,15 @@ def _lag(it: CheckResult) -> Checking[None]:
 def own_folder(folder: Folder, changefeed: Changefeed) -> Checking[None]:
     """A changefeed that is made again with an older start-ts into a folder that was used writes rows twice; TiCDC's new architecture can
     leave rows out, with a warning in its own log only (ErrOldSchemaVersion)."""
-    number, older = 0, list[str]()
+    number = older = 0
+    first = ""
     for entry in Listing(folder).changes().now:
         if isinstance(file_of(entry.name), RowsFile):
             number += 1
             if changefeed.created_ms and entry.modified_ms < changefeed.created_ms - SLACK_MS:
-                older.append(entry.name)
+                older, first = older + 1, first or entry.name
     if older:
-        what = f"{len(older)} of {number} files are older than changefeed {changefeed.name}, the first of them {older[0]}"
+        what = f"{older} of {number} files are older than changefeed {changefeed.name}, the first of them {first}"
         hint = "create the changefeed with a folder that nothing wrote to: in a used one TiCDC can leave rows out without an error"
         yield failed(what, setting="sink-uri (changefeed)", hint=hint)
     elif not changefeed.created_ms:

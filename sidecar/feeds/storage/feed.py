@@ -54,6 +54,8 @@ class StorageFeed:
         self._changed = Condition()
         self._position = 0
         self._still = ""
+        self._look_since_s: float | None = None
+        """Since when a look has brought nothing; None between two looks."""
 
     def lanes(self) -> frozenset[Lane]:
         return frozenset({LANE})
@@ -119,7 +121,10 @@ class StorageFeed:
             _, self._times = self._marks.popleft()
 
     def still_because(self) -> str:
-        """As NotifyingFeed."""
+        """As NotifyingFeed. A look can take as long as a network file system hangs, which nothing interrupts."""
+        since_s = self._look_since_s
+        if since_s is not None and time.monotonic() - since_s > OUTAGE_MAX_S:
+            return f"{self._folder} has been listed or read for {time.monotonic() - since_s:.0f} s without a result"
         return self._still
 
     def close(self) -> None:
@@ -136,10 +141,12 @@ class StorageFeed:
         away_since_s: float | None = None
         while not ending.is_set():
             try:
+                self._look_since_s = time.monotonic()
                 for message in reading.look():
-                    away_since_s = None
+                    away_since_s = self._look_since_s = None
                     if not self._put(message, reading.times, ending):
                         return
+                    self._look_since_s = time.monotonic()
                 away_since_s, self._still = None, self._why_still(reading)
             except (Unreachable, Exhausted) as error:
                 self._still = f"{self._folder} does not answer: {error}"
@@ -149,6 +156,7 @@ class StorageFeed:
                         f"{self._folder} has not answered for {OUTAGE_MAX_S:g} s: {error}",
                         hint="make the storage answer this process (network, credentials, clock, rate limits): it continues automatically",
                     ) from error
+            self._look_since_s = None
             ending.wait(self._settings.look_s)
 
     def _put(self, message: Message, times: FolderTimes, ending: Event) -> bool:

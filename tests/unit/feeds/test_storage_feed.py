@@ -164,6 +164,18 @@ def test_close_ends_the_thread_even_where_nobody_takes(tmp_path: Path) -> None:
     eventually(lambda: not work.alive, "the thread does not end")
 
 
+def test_it_says_so_where_the_storage_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OUTAGE_MAX_S", 0.05)
+    slow = Slow()
+    with closing(
+        StorageFeed(open_folder(str(tmp_path)), lambda _: slow, begins=lambda: CommitTs(0), settings=StorageSection(look_s=LOOK_S))  # type: ignore[arg-type,return-value]  # it has what is called
+    ) as feed:
+        feed.seek({})
+        eventually(lambda: f"{tmp_path} has been listed or read for" in feed.still_because(), "nothing is said")
+        slow.may_end.set()
+        eventually(lambda: "has no metadata" in feed.still_because(), "it is said for ever")
+
+
 class Slow:
     """A reading whose look takes longer than a close waits."""
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
 
 from sidecar.feeds.contract import NotifyingFeed
-from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Feed
 from sidecar.shared.model.nouns import Lane, Message, ReadEnd
 
+F = TypeVar("F", bound=Feed)
 
-class FeedAround:
-    """As NotifyingFeed."""
 
-    def __init__(self, feed: NotifyingFeed) -> None:
+class FeedAround(Generic[F]):
+    """As Feed."""
+
+    def __init__(self, feed: F) -> None:
         self._feed = feed
 
     def lanes(self) -> frozenset[Lane]:
@@ -40,6 +43,10 @@ class FeedAround:
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
         self._feed.acknowledge(positions)
+
+
+class NotifyingFeedAround(FeedAround[NotifyingFeed]):
+    """As NotifyingFeed."""
 
     def still_because(self) -> str:
         return self._feed.still_because()
