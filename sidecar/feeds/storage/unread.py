@@ -125,8 +125,9 @@ class Unread:
             self.files[entry.name] = UnreadFile(file, entry, late)
         elif not is_over:
             raise FeedUnsuitable(
-                f"{self._folder}/{entry.name} is no file of {self._form} where one is expected: what it holds is not read",
-                hint="was the protocol another one before? Create the changefeed again, with a new folder and a new log",
+                f"{self._folder}/{entry.name} is called like a data file, and is not a .{self._form} where TiCDC writes them",
+                hint="remove it, if TiCDC did not write it; if the changefeed's protocol was another one before, create the changefeed"
+                " again, with a new folder and a new log",
             )
 
     def _passed(self, file: RowsFile) -> None:

@@ -262,7 +262,7 @@ class TestLost:
     def test_a_data_file_that_would_not_be_read_stops(self, tmp_path: Path, name: str) -> None:
         sink = self.sink(tmp_path)
         sink.put(name, b"")
-        with pytest.raises(FeedUnsuitable, match=f"{name} is no file of json where one is expected"):
+        with pytest.raises(FeedUnsuitable, match=f"{name} is called like a data file"):
             list(reading(sink).look())
 
     def test_where_the_storages_clock_is_far_behind_no_file_is_passed_over(self, tmp_path: Path) -> None:
