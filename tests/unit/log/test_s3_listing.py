@@ -186,3 +186,8 @@ def test_a_listing_of_another_storage_is_as_none(tmp_path: Path) -> None:
     pages = Pages("a")
     pages.known = local_tree.list_changes(str(tmp_path), None).known
     assert pages.named() == (["a"], [])
+
+
+def test_a_page_that_comes_again_and_again_is_refused() -> None:
+    with pytest.raises(Refused, match="again and again"):
+        list_changes(lambda after, token: body({}, token="7"), "p/", None)

@@ -68,6 +68,8 @@ def _range(ask: Ask, prefix: str, after: str, last: str) -> list[FileEntry]:
     while True:
         page = read_page(ask(prefix + after if after else "", token), prefix)
         _check_order([at, *page.keys] if at else page.keys)
+        if page.token and page.token == token:
+            raise Refused("the storage gives a page of a listing again and again")
         at, token = page.keys[-1] if page.keys else at, page.token
         if last and at >= last:
             return files + [entry for entry in page.files if entry.name <= last]
