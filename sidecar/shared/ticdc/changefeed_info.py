@@ -266,9 +266,14 @@ LARGE = ("sink", "kafka-config", "large-message-handle")
 """Where a definition has the settings of rows that are larger than a message."""
 
 
+def large_rows_option(changefeed: Changefeed) -> object:
+    """What becomes of such rows. The storage sink has no messages, and passes over the setting."""
+    return changefeed.setting(*LARGE, "large-message-handle-option") if changefeed.sink.scheme in MESSAGE_SCHEMES else None
+
+
 def has_claims(changefeed: Changefeed) -> bool:
     """Whether such rows are in files (claim-check)."""
-    return changefeed.setting(*LARGE, "large-message-handle-option") == CLAIM_CHECK
+    return large_rows_option(changefeed) == CLAIM_CHECK
 
 
 def has_raw_claims(changefeed: Changefeed) -> bool:

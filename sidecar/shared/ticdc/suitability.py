@@ -22,7 +22,7 @@ from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_o
 from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, STORAGE_SCHEMES, UNKNOWN, Changefeed
-from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, LARGE, codec_settings, files_of_csv
+from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, codec_settings, files_of_csv, large_rows_option
 from sidecar.shared.ticdc.csv_dialect import csv_dialect
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.table_rules import compiled
@@ -155,7 +155,7 @@ def _of_messages(changefeed: Changefeed) -> Iterator[Problem]:
     except FeedUnsuitable as error:
         setting = "enable-tidb-extension" if protocol_of(settings.protocol) in CARRIERS.values() else "protocol"
         yield Problem(setting, error.message, error.hint)
-    option = changefeed.setting(*LARGE, "large-message-handle-option")
+    option = large_rows_option(changefeed)
     if option not in (None, "", "none", CLAIM_CHECK):
         hint = f'set it to "{CLAIM_CHECK}"; or to "none", and max-message-bytes (and the brokers\' message.max.bytes) above the largest row'
         yield Problem("large-message-handle-option", f"with {option} large rows are not in the messages", hint)

@@ -6,6 +6,7 @@ import base64
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -26,6 +27,7 @@ from sidecar.shared.log.storage import Folder, Unreachable, open_folder
 from sidecar.shared.model.nouns import Change, Lane, Message, ReadEnd
 from sidecar.shared.process.checks import CheckStatus
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.suitability import problems
 from tests.recordings.make_claims import ARCHIVE, FEEDS, FILES_EACH, claims_of, messages_of
 from tests.support.recordings import recording
 
@@ -228,6 +230,14 @@ class TestLargeRowsOfThePreflight:
         assert str(tmp_path) in of_large_rows(there).what
         assert claims_folder(self.changefeed(large_message_handle_option="none"), KafkaSection()) is None
         assert of_large_rows(None).status is CheckStatus.OK
+
+    @pytest.mark.parametrize("uri", ["file:///f?protocol=csv", "s3://b/f?protocol=canal-json"])
+    def test_a_storage_sink_has_no_messages_that_could_be_too_small(self, uri: str) -> None:
+        changefeed = self.changefeed(large_message_handle_option="claim-check", claim_check_storage_uri="file:///claims")
+        assert claims_folder(changefeed, KafkaSection()) is not None
+        assert claims_folder(replace(changefeed, sink_uri=uri), KafkaSection()) is None
+        other = replace(self.changefeed(large_message_handle_option="handle-key-only"), sink_uri=uri)
+        assert "large-message-handle-option" not in [problem.setting for problem in problems(other)]
 
     def test_one_that_cannot_be_read_or_is_not_said_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
