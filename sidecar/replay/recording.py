@@ -40,7 +40,7 @@ class RecordedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeedConfig:
-    """One Kafka changefeed of the recording. `compression` as TiCDC names it; `path` is the file with its records."""
+    """One Kafka changefeed of the recording. `compression` and `encoding` as TiCDC names them; `path` is the file with its records."""
 
     name: str
     changefeed_id: str
@@ -48,12 +48,13 @@ class FeedConfig:
     protocol: str
     tidb_extension: bool
     compression: str
+    encoding: str
     partitions: int
     path: Path
 
     def codec(self) -> Codec:
         """Raises FeedUnsuitable for a protocol or settings that cannot carry a dump."""
-        return codec_for(self.protocol, tidb_extension=self.tidb_extension, compression=self.compression)
+        return codec_for(self.protocol, tidb_extension=self.tidb_extension, compression=self.compression, encoding=self.encoding)
 
     def lane(self, partition: int) -> Lane:
         return Lane(f"kafka/{self.topic}/{partition}")
@@ -61,7 +62,7 @@ class FeedConfig:
     @property
     def module(self) -> CodecModule:
         """What writes the protocol's messages. Raises FeedUnsuitable as `codec` does."""
-        return codec_module(self.protocol, tidb_extension=self.tidb_extension)
+        return codec_module(self.protocol, tidb_extension=self.tidb_extension, encoding=self.encoding)
 
     @property
     def encode_mark(self) -> Callable[..., tuple[bytes | None, bytes]]:
@@ -133,7 +134,8 @@ class Recording:
         sink = tomllib.loads(feed["config"]).get("sink", {})
         kafka_config = sink.get("kafka-config", {})
         large = kafka_config.get("large-message-handle", {})
-        extension = query.get("enable-tidb-extension", kafka_config.get("codec-config", {}).get("enable-tidb-extension", False))
+        codec_config = kafka_config.get("codec-config", {})
+        extension = query.get("enable-tidb-extension", codec_config.get("enable-tidb-extension", False))
         return FeedConfig(
             name=name,
             changefeed_id=feed["changefeed_id"],
@@ -141,6 +143,7 @@ class Recording:
             protocol=query.get("protocol", sink.get("protocol", "")),
             tidb_extension=str(extension).lower() == "true",
             compression=large.get("large-message-handle-compression", ""),
+            encoding=query.get("encoding-format", codec_config.get("encoding-format", "")),
             partitions=int(query["partition-num"]),
             path=self.folder / feed["file"],
         )

@@ -1,6 +1,6 @@
-"""The decoder and the encoder of each of TiCDC's protocols that carry a dump (sidecar/shared/codecs/registry.py).
+"""The decoder of each of TiCDC's protocols that carry a dump, and the encoder of what is written (sidecar/shared/codecs/registry.py).
 
-They are the modules of decode/ and encode/ with the same name as the codec's; decode/csv.py is a decoder's without an encoder. An encoder's
+They are the modules of decode/ and encode/ with the same name as the codec's; decode/csv.py is a decoder's without a protocol. An encoder's
 module is imported when it is used first: it loads polars, which takes 0.2 s, and most tasks only decode.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.codecs.registry import CARRIERS, WRITTEN
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import Column, TableSchema
@@ -47,14 +47,14 @@ def decoder_module(protocol: str) -> DecoderModule:
 
 
 def encoder_module(protocol: str) -> EncoderModule:
-    """Of one of CARRIERS, by its name."""
+    """Of one of WRITTEN, by its name."""
     return cast(EncoderModule, import_module(f"spark_merge.codecs.encode.{_module_name(protocol)}"))
 
 
 def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, str]) -> Encoder:
     """Raises ConfigError for a protocol or an option's value that cannot be written."""
-    if protocol not in CARRIERS:
-        raise ConfigError(f"rows cannot be written in protocol {protocol!r}", hint=f"set protocol to one of {', '.join(CARRIERS)}")
+    if protocol not in WRITTEN:
+        raise ConfigError(f"rows cannot be written in protocol {protocol!r}", hint=f"set protocol to one of {', '.join(WRITTEN)}")
     return encoder_module(protocol).encoder(architecture=architecture, options=options)
 
 

@@ -23,7 +23,7 @@ from tests.support.kv_ddl import ddl_recording, feed_changes
 from tests.support.replaying import Run, Stage, live, stage
 
 CHUNK_ROWS = (1000, 10, 50, 100_000)
-KAFKA_FEEDS = ("open-protocol", "canal-json", "open-protocol-index")
+KAFKA_FEEDS = ("open-protocol", "canal-json", "open-protocol-index", "simple-json")
 FEEDS = ("kv", *KAFKA_FEEDS)
 SEEDS = [3 * number % 20 for number in range(LANE.schedules)]
 """So that a few of them, too, have each feed, each size of chunks and each number of crashes, and moments of the whole recording."""

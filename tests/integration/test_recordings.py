@@ -14,8 +14,11 @@ from tests.support.replaying import Run, play, stage
 SEEDS = range(0, 20, 20 // LANE.schedules)
 CHUNK_ROWS = (1000, 10, 100_000)
 
-FEEDS = ("open-protocol", "open-protocol-index", "open-protocol-zip", "canal-json")
-WITHOUT = {("demo", "open-protocol-index"), ("demo", "open-protocol-zip"), ("restart", "open-protocol-zip")}
+FEEDS = ("open-protocol", "open-protocol-index", "open-protocol-zip", "canal-json", "simple-json")
+WITHOUT = {
+    *(("demo", feed) for feed in ("open-protocol-index", "open-protocol-zip", "simple-json")),
+    *(("restart", feed) for feed in ("open-protocol-zip", "simple-json")),
+}
 """Feeds that these recordings do not have (recording.json)."""
 
 NAMES = ("demo", "shop", "shop-new", "restart")

@@ -49,7 +49,7 @@ STREAMS = (
 ANSWERS = "cluster"
 """Not a stream: two small files, copied as they are."""
 
-PROTOCOLS_READ = {"open-protocol", "canal-json"}
+PROTOCOLS_READ = {"open-protocol", "canal-json", "simple"}
 FOLDERS_UNREAD = {"storage", "claim"}
 FILES_UNREAD = {"ddl_history_http.json.gz"}
 """The jobs of ddl_history.jsonl as another door of TiDB tells them."""

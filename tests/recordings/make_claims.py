@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 from sidecar.shared.codecs.canal_json import CanalJson
 from sidecar.shared.codecs.contract import Claim, CodecWithClaims
 from sidecar.shared.codecs.open_protocol import OpenProtocol
+from sidecar.shared.codecs.simple import Simple
 from sidecar.shared.model.nouns import Lane, Message
 
 ARCHIVE = Path(__file__).with_name("claims.tar.xz")
-FEEDS: dict[str, CodecWithClaims] = {"open-claim-check": OpenProtocol(), "canal-claim-check": CanalJson()}
+FEEDS: dict[str, CodecWithClaims] = {"open-claim-check": OpenProtocol(), "canal-claim-check": CanalJson(), "simple-claim-check": Simple()}
 FILES_EACH = 25
 
 

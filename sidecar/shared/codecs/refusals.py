@@ -23,6 +23,10 @@ LARGE_MESSAGE_HINT = (
     'set large-message-handle-option = "claim-check" in [sink.kafka-config.large-message-handle] of the changefeed; or "none", and raise '
     "max-message-bytes in its sink URI (and message.max.bytes of the brokers) above the largest row"
 )
+CORRUPTED_HINT = (
+    "find out with ADMIN CHECK TABLE, and in TiCDC's log, whether the row is wrong in TiKV or on its way; let the changefeed stop at such "
+    'rows (corruption-handle-level = "error" in its [integrity]), and once the row is right restart it into an empty topic or folder'
+)
 EXTENSION_HINT = "add enable-tidb-extension=true to the sink URI of the changefeed, and restart it into an empty topic or folder"
 MARK_HINT = (
     f"let nothing but ticdc-dump write {MARK_TABLE}, and let the changefeed send all its columns (no sink.column-selectors "
@@ -40,6 +44,13 @@ def large_message(message: Message, *, schema: str, table: str, commit_ts: Commi
     sent = f"a reference to {claim_check} (claim-check)" if claim_check else "its handle key (handle-key-only)"
     row = f"the row of {schema}.{table} at commit_ts {commit_ts}"
     return FeedUnsuitable(f"{message.at()}: {row} is larger than a message, and TiCDC sent only {sent}", hint=LARGE_MESSAGE_HINT)
+
+
+def corrupted(change: Change) -> FeedUnsuitable:
+    """A row of which TiCDC says that it is not what was written."""
+    at = Message(change.lane, change.position, None, None).at()
+    what = f"the row of {change.schema}.{change.table} at commit_ts {change.commit_ts} does not have the checksum with which it was written"
+    return FeedUnsuitable(f"{at}: TiCDC says that {what}", hint=CORRUPTED_HINT)
 
 
 def not_a_mark(change: Change, value: object) -> MessageUnreadable:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.shared.codecs import canal_json, open_protocol
+from sidecar.shared.codecs import canal_json, open_protocol, simple, simple_avro
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.contract import Codec, CodecModule
 from sidecar.shared.codecs.refusals import EXTENSION_HINT
@@ -32,7 +32,8 @@ from sidecar.shared.errors import FeedUnsuitable
 class TicdcProtocol:
     """`name` is TiCDC's; a log's `codec` column and a sink's `protocol=` use it too. A record is of one of three kinds:
 
-        codec is set     it carries a dump. codecs/decode and spark_merge/codecs/encode have a module of the same name as the codec's
+        codec is set     it carries a dump. codecs/decode has a module of the same name as the codec's, and so has codecs/encode if
+                         `is_written`
         lacks is set     it can never carry a dump, because of this
         neither          it is not read as messages: not supported yet, or only the storage sink writes it (csv: the storage feed makes
                          messages of codecs/csv.py of its files)
@@ -42,7 +43,9 @@ class TicdcProtocol:
     `names_partitions`: a row of a partitioned table carries the physical id of its partition.
     `unsigned_zeros`: a floating-point -0.0 is a number of JSON, which its readers take for 0.
     `ddls_to_first_partition`: a DDL goes to partition 0 of its topic, not to all partitions.
-    `in_files`: the storage sink writes it.
+    `codec_avro`: of messages with `encoding-format=avro`; the log keeps them in the form of `codec`.
+    `wrong_in`: versions whose new architecture writes some values wrong (pingcap/ticdc 3973).
+    `in_files`: the storage sink writes it. `is_written`: our Kafka sink does, if it carries a dump.
     """
 
     name: str
@@ -54,7 +57,10 @@ class TicdcProtocol:
     names_partitions: bool = False
     unsigned_zeros: bool = False
     ddls_to_first_partition: bool = False
+    codec_avro: CodecModule | None = None
+    wrong_in: tuple[str, ...] = ()
     in_files: bool = False
+    is_written: bool = True
 
     @property
     def sink_parameters(self) -> str:
@@ -72,7 +78,7 @@ PROTOCOLS = (
         unsigned_zeros=True,
     ),
     TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, in_files=True),
-    TicdcProtocol("simple", names_partitions=True),
+    TicdcProtocol("simple", simple, codec_avro=simple_avro, names_partitions=True, wrong_in=("v8.5.4", "v8.5.5"), is_written=False),
     TicdcProtocol("debezium", needs_extension=True, options_section="debezium"),
     TicdcProtocol("debezium-avro", needs_extension=True, options_section="debezium"),
     TicdcProtocol("csv", in_files=True),
@@ -89,6 +95,9 @@ PROTOCOLS = (
 CARRIERS = {one.name: one for one in PROTOCOLS if one.codec is not None}
 """Those that carry a dump."""
 
+WRITTEN = {name: one for name, one in CARRIERS.items() if one.is_written}
+"""Those of them in which the Kafka sink writes."""
+
 CHOOSE_HINT = f"create the changefeed with {', or with '.join(one.sink_parameters for one in CARRIERS.values())}, in its sink URI"
 
 _BY_NAME = {name: one for one in PROTOCOLS for name in (one.name, *one.aliases)}
@@ -100,8 +109,9 @@ def protocol_of(name: str) -> TicdcProtocol | None:
     return _BY_NAME.get(name.lower())
 
 
-def codec_module(protocol: str, *, tidb_extension: bool) -> CodecModule:
-    """Raises FeedUnsuitable for a protocol that cannot carry a dump. One of CARRIERS is refused for its `enable-tidb-extension` alone."""
+def codec_module(protocol: str, *, tidb_extension: bool, encoding: str = "") -> CodecModule:
+    """Raises FeedUnsuitable for a protocol that cannot carry a dump. One of CARRIERS is refused for its `enable-tidb-extension`, or for an
+    `encoding` (TiCDC's encoding-format; empty: json) that it does not have."""
     name, record = protocol.lower(), protocol_of(protocol)
     if record is None:
         raise FeedUnsuitable(f"protocol {protocol!r} is none that TiCDC has", hint=CHOOSE_HINT)
@@ -113,16 +123,23 @@ def codec_module(protocol: str, *, tidb_extension: bool) -> CodecModule:
         raise FeedUnsuitable(
             f"{name} without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT
         )
-    return record.codec
+    if record.codec_avro is None or encoding.lower() in ("", "json"):  # TiCDC passes over it in other protocols
+        return record.codec
+    if encoding.lower() != "avro":
+        raise FeedUnsuitable(
+            f"encoding-format {encoding!r} of protocol {name} is none that TiCDC has", hint="give it as the changefeed has it: json or avro"
+        )
+    return record.codec_avro
 
 
-def codec_for(protocol: str, *, tidb_extension: bool, compression: str) -> Codec:
-    """The codec for `protocol` with `enable-tidb-extension` and `large-message-handle-compression` as the changefeed has them.
+def codec_for(protocol: str, *, tidb_extension: bool, compression: str, encoding: str = "") -> Codec:
+    """The codec for `protocol` with `enable-tidb-extension`, `large-message-handle-compression` and `encoding-format` as the changefeed has
+    them.
 
     Raises FeedUnsuitable.
     """
     packed = compression_of(compression)
-    return codec_module(protocol, tidb_extension=tidb_extension).codec(packed)
+    return codec_module(protocol, tidb_extension=tidb_extension, encoding=encoding).codec(packed)
 
 
 def compression_of(name: str) -> Compression:

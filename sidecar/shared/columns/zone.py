@@ -14,6 +14,8 @@ import pyarrow as pa
 
 Ambiguous = Literal["refuse", "first", "second"]
 
+_UTC = frozenset({"UTC", "Etc/UTC"})
+
 ZERO = "0000-00-00 00:00:00"
 """TiDB never shifts it."""
 
@@ -27,12 +29,26 @@ class NoMoment(ValueError):
 
 
 class ServerZone:
-    """`ambiguous`: which of two moments is taken. `guessed`: for how many values it was taken."""
+    """`ambiguous`: which of two moments is taken. Raises ZoneInfoNotFoundError, ValueError or OSError for a name that is no zone's."""
 
     def __init__(self, name: str = "UTC", ambiguous: Ambiguous = "refuse") -> None:
-        self.is_utc = name == "UTC"
-        self.guessed = 0
+        self.is_utc = name in _UTC
+        self._guessed = 0
         self._zone, self._ambiguous = ZoneInfo(name), ambiguous
+        self._others: dict[str, ServerZone] = {}
+
+    @property
+    def guessed(self) -> int:
+        """For how many values one of two moments was taken, those of zones that `named` returned too."""
+        return self._guessed + sum(one.guessed for one in self._others.values())
+
+    def named(self, name: str) -> ServerZone:
+        """The zone of a value that says it itself, with the same way with two moments. Raises as the class."""
+        if name == self._zone.key:
+            return self
+        if name not in self._others:
+            self._others[name] = ServerZone(name, self._ambiguous)
+        return self._others[name]
 
     def utc_text(self, text: str) -> str:
         """`text` in UTC; the fraction is carried over as it stands. Raises NoMoment."""
@@ -68,5 +84,5 @@ class ServerZone:
                 'set kafka.ambiguous to "first" or "second", which says for all such values which of both to take; and run the TiCDC server'
                 " with --tz=UTC (kafka.server_tz with it), so that no more come",
             )
-        self.guessed += 1
+        self._guessed += 1
         return local.replace(fold=1 if self._ambiguous == "second" else 0)

@@ -289,6 +289,7 @@ class CodecSettings(NamedTuple):
     protocol: str
     tidb_extension: bool
     compression: str
+    encoding: str = ""
 
 
 def codec_settings(changefeed: Changefeed) -> CodecSettings:
@@ -296,6 +297,7 @@ def codec_settings(changefeed: Changefeed) -> CodecSettings:
         changefeed.protocol,
         changefeed.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"),
         str(changefeed.setting(*LARGE, "large-message-handle-compression") or ""),
+        changefeed.option("sink", "kafka-config", "codec-config", "encoding-format"),
     )
 
 
@@ -310,7 +312,7 @@ def codec_of(changefeed: Changefeed) -> Codec:
     settings = codec_settings(changefeed)
     if files_of_csv(changefeed):
         return CsvCodec()
-    return codec_for(settings.protocol, tidb_extension=settings.tidb_extension, compression=settings.compression)
+    return codec_for(**settings._asdict())
 
 
 _MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"})

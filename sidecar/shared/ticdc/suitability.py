@@ -151,10 +151,14 @@ def _of_csv(changefeed: Changefeed) -> Iterator[Problem]:
 def _of_messages(changefeed: Changefeed) -> Iterator[Problem]:
     settings = codec_settings(changefeed)
     try:
-        codec_module(settings.protocol, tidb_extension=settings.tidb_extension)
+        codec_module(settings.protocol, tidb_extension=settings.tidb_extension, encoding=settings.encoding)
     except FeedUnsuitable as error:
-        setting = "enable-tidb-extension" if protocol_of(settings.protocol) in CARRIERS.values() else "protocol"
+        protocol = protocol_of(settings.protocol)
+        setting = "protocol"
+        if protocol in CARRIERS.values():
+            setting = "enable-tidb-extension" if protocol.needs_extension else "encoding-format"
         yield Problem(setting, error.message, error.hint)
+    yield from _of_versions(changefeed)
     option = large_rows_option(changefeed)
     if option not in (None, "", "none", CLAIM_CHECK):
         hint = f'set it to "{CLAIM_CHECK}"; or to "none", and max-message-bytes (and the brokers\' message.max.bytes) above the largest row'
@@ -163,6 +167,14 @@ def _of_messages(changefeed: Changefeed) -> Iterator[Problem]:
         compression_of(settings.compression)
     except FeedUnsuitable as error:
         yield Problem("large-message-handle-compression", error.message, error.hint)
+
+
+def _of_versions(changefeed: Changefeed) -> Iterator[Problem]:
+    """Judged by the TiCDC that made the changefeed: the one that runs it now is not in its definition."""
+    protocol, version = protocol_of(changefeed.protocol), changefeed.creator_version
+    if protocol is not None and changefeed.new_architecture and version.startswith(protocol.wrong_in) and protocol.wrong_in:
+        what = f"TiCDC {version} of the new architecture writes some values of {protocol.name} wrong (vectors, binary ones)"
+        yield Problem("protocol", what, "upgrade TiCDC to v8.5.6 or later and create the changefeed again, or use another protocol")
 
 
 def _of_the_rows(changefeed: Changefeed) -> Iterator[Problem]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.shared.codecs.csv import RowType, Texts
-from sidecar.shared.columns.values import UnfitValue, from_bytes, shown
+from sidecar.shared.columns.values import UnfitValue, from_bytes, shown, unbase64
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.decode import canal_json
@@ -27,7 +26,7 @@ from spark_merge.codecs.images import NO_IMAGE, Cells, schema_differs, unfit_in,
 
 _JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-_TO_BYTES: dict[str, Callable[[str], bytes]] = {"base64": partial(binascii.a2b_base64, strict_mode=True), "hex": binascii.unhexlify}
+_TO_BYTES: dict[str, Callable[[str], bytes]] = {"base64": unbase64, "hex": binascii.unhexlify}
 
 
 class _CsvRow(msgspec.Struct, gc=False):

@@ -16,7 +16,6 @@ A delete may carry the key's columns alone (`delete-only-output-handle-key-colum
 
 from __future__ import annotations
 
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -33,6 +32,7 @@ from sidecar.shared.columns.values import (
     from_texts,
     int_array,
     shown,
+    unbase64,
     utf8_texts,
 )
 from sidecar.shared.columns.zone import ServerZone
@@ -221,18 +221,10 @@ def _way(type_: int, flags: int, *, of_text: bool) -> tuple[Callable[[str], byte
     """How a value's bytes are written, and what is wrong with a value that is not. Where the flag does not bear the schema out, a value
     must be what only Quote writes."""
     if type_ in _BASE64_TYPES:
-        return _unbase64, "is not base64"
+        return unbase64, "is not base64"
     if of_text:
         return str.encode, "is not UTF-8"
     return (go_unquote if flags & _BINARY_FLAG else go_unquote_all), "is of a binary column and not a Go quoted text"
-
-
-def _unbase64(text: str) -> bytes:
-    """Strict mode passes padding that nothing needs and bits that belong to no byte: what was cut would be another value."""
-    data = a2b_base64(text, strict_mode=True)
-    if b2a_base64(data, newline=False) != text.encode():
-        raise ValueError("not base64")
-    return data
 
 
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any
 from confluent_kafka import KafkaError, TopicPartition
 
 from sidecar.shared.codecs.contract import Codec
-from sidecar.shared.codecs.registry import CARRIERS, codec_for
+from sidecar.shared.codecs.registry import WRITTEN, codec_for
 from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
@@ -73,7 +73,7 @@ def read_back(
     ]
     records = sum(one.end - one.start for one in whole)
     pieces = [piece for one in whole for piece in _cut(one, max(1, round(parts * (one.end - one.start) / max(1, records))))]
-    form = form_of(schema.columns, output.router.hashing.zone, unsigned_zeros=CARRIERS[output.protocol].unsigned_zeros)
+    form = form_of(schema.columns, output.router.hashing.zone, unsigned_zeros=WRITTEN[output.protocol].unsigned_zeros)
     return Reading(accepted, True, tuple(KafkaPart(output, results, accepted.seq, piece) for piece in pieces), form)
 
 

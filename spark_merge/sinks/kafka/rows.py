@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.partition.ids import is_partitioned, key_ids, partition_ids
 from spark_merge.codecs.encode.messages import Encoder, RowMessage
@@ -38,7 +38,7 @@ def encoded(
     """`changes` in order. `codec`: of the messages in RAW_CHANGES. `keys_only`: as of Encoder. Raises SinkError for what the encoder
     lacks."""
     rows = split(changes, schema)
-    ids = _partition_ids(rows, schema, codec) if CARRIERS[protocol].names_partitions else None
+    ids = _partition_ids(rows, schema, codec) if WRITTEN[protocol].names_partitions else None
     return WrittenRows(rows, encoder.rows(schema, rows, ids, keys_only=keys_only))
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlunsplit
 
-from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
@@ -29,7 +29,7 @@ from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.topics import TopicReader
 from spark_merge.sinks.kit.options import block, commit_tss, flag, names_of, number, one_of, option, read, text, texts_of
 
-PROTOCOL = next(iter(CARRIERS))
+PROTOCOL = next(iter(WRITTEN))
 LIBRDKAFKA_BYTES_MAX = 1_000_000_000
 TOPIC_CHARS_MAX = 249
 
@@ -85,7 +85,7 @@ class UriOptions:
 class KafkaOptions:
     """What the URI says, or the changefeed's file."""
 
-    protocol: str = option("protocol", one_of(*CARRIERS), PROTOCOL,
+    protocol: str = option("protocol", one_of(*WRITTEN), PROTOCOL,
         "The messages' protocol.", shown=f"the file's, else `{PROTOCOL}`")  # fmt: skip
     partition_num: int = option("partition-num", number(0, LIBRDKAFKA_BYTES_MAX), 0,
         "Partitions of the default topic. A missing topic gets 3.", shown="what the topic has")  # fmt: skip
@@ -133,7 +133,7 @@ def output_of(uri: SinkUri) -> Output:
     feed = Changefeed(_NAME, "", urlunsplit((*uri.parts[:3], urlencode(given), "")))
     place = kafka_place(feed)
     options = read(KafkaOptions, values)
-    if CARRIERS[options.protocol].needs_extension and options.tidb_extension != "true":
+    if WRITTEN[options.protocol].needs_extension and options.tidb_extension != "true":
         raise SinkError(
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",

@@ -1,4 +1,4 @@
-"""open-protocol and canal-json: a batch of damaged messages, through codec and decode, and beside them through the slow readers."""
+"""TiCDC's protocols: a batch of damaged messages, through codec and decode, and beside them through the slow readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.model.nouns import MARK_TABLE, Change, Envelope, Lane, Message, TableName
 from spark_merge.codecs.decode.rows import decode
-from tests.tools.fuzz import slow_canal_json, slow_open_protocol
+from tests.tools.fuzz import slow_canal_json, slow_open_protocol, slow_simple, slow_simple_avro
 from tests.tools.fuzz.damage import damaged_bytes, damaged_json
 from tests.tools.fuzz.seeds import Seeds, seeds
 from tests.tools.fuzz.slow_values import Row, Zone, rows_of
@@ -42,7 +42,8 @@ class Protocol:
 
 
 def codec_of(name: str, packing: Compression) -> Codec:
-    return codec_for(name, tidb_extension=True, compression=packing)
+    protocol, _, encoding = name.partition("/")
+    return codec_for(protocol, tidb_extension=True, compression=packing, encoding=encoding)
 
 
 def batch(name: str, random: Random, size: int) -> Counts:
@@ -66,7 +67,7 @@ def batch(name: str, random: Random, size: int) -> Counts:
             counts.refused[type(error).__name__] += 1
         counts.equal += not refusals
     counts.rows += len(taken)
-    _all_at_once(name, taken, result, zone, counts)
+    _all_at_once(codec.name, taken, result, zone, counts)
     return counts
 
 
@@ -223,11 +224,20 @@ def lied(random: Random, data: bytes, start: int) -> bytes:
     return bytes(made)
 
 
-def damaged_canal_json(random: Random, seed: Pair, other: Pair, packing: Compression) -> Pair:
+def damaged_value(random: Random, seed: Pair, other: Pair, packing: Compression) -> Pair:
     key, value = seed[0], seed[1] or b""
     choice = random.randrange(12)
     if 0 < choice < 11:
         value = damaged_json(random, value, other[1] or b"")
+    value = packed(packing, value)
+    return key, _or_null(random, damaged_bytes(random, value, other[1] or b"") if choice == 11 else value)
+
+
+def damaged_avro(random: Random, seed: Pair, other: Pair, packing: Compression) -> Pair:
+    key, value = seed[0], seed[1] or b""
+    choice = random.randrange(12)
+    if 0 < choice < 8:
+        value = damaged_bytes(random, value, other[1] or b"")
     value = packed(packing, value)
     return key, _or_null(random, damaged_bytes(random, value, other[1] or b"") if choice == 11 else value)
 
@@ -252,7 +262,9 @@ def _frames(data: bytes, at: int) -> list[bytes]:
 
 PROTOCOLS = {
     "open-protocol": Protocol(slow_open_protocol, damaged_open_protocol),
-    "canal-json": Protocol(slow_canal_json, damaged_canal_json),
+    "canal-json": Protocol(slow_canal_json, damaged_value),
+    "simple": Protocol(slow_simple, damaged_value),
+    "simple/avro": Protocol(slow_simple_avro, damaged_avro),
 }
 
 
@@ -266,7 +278,7 @@ def whole(name: str, seed: Pair) -> list[list[Row]]:
     taken: list[tuple[Change, list[Row]]] = []
     refused = [_row(protocol, codec, one, result, Zone(), taken) for one in envelopes if isinstance(one, Change)]
     counts = Counts()
-    _all_at_once(name, taken, result, Zone(), counts)
+    _all_at_once(codec.name, taken, result, Zone(), counts)
     if counts.only_slow or any(refused):
         raise fault(f"a recorded row is refused: {refused}", *seed)
     return [rows for _, rows in taken]

@@ -24,6 +24,8 @@ from tests.unit.decode.log import recorded_schemas
 from ticdc_dump.binlog.binlog_pb2 import Binlog, DeleteRow, Insert, PrewriteValue, TableMutation, Update
 
 RECORDINGS = ("demo", "rowformats")
+FILES = {"simple": (("shop", "rowformats"), "simple-json"), "simple/avro": (("shop",), "simple-avro")}
+"""Recordings and the name there of a feed that not all have."""
 BINLOG_RECORDINGS = ("binlog", "binlog-ddl2")
 SEEDS_MAX = 4000
 ROWS_MAX = 4
@@ -50,12 +52,13 @@ class Seeds:
 
 @cache
 def seeds(feed: str) -> Seeds:
-    """Of the feed `open-protocol` or `canal-json`."""
+    """Of a protocol's feed."""
+    recordings, file = FILES.get(feed, (RECORDINGS, feed))
     messages: list[tuple[bytes | None, bytes | None]] = []
     schemas: dict[TableName, TableSchema] = {}
-    for name in RECORDINGS:
+    for name in recordings:
         folder = recording(name)
-        table = pq.read_table(folder / "kafka" / f"{feed}.parquet", columns=["key", "value"])
+        table = pq.read_table(folder / "kafka" / f"{file}.parquet", columns=["key", "value"])
         results = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         messages += Random(0).sample(results, k=min(SEEDS_MAX, len(results)))
         schemas |= recorded_schemas(folder)

@@ -54,7 +54,7 @@ def change(value: object, *, rank: Rank = Rank.PUT, table: str = "t", commit_ts:
 
 def recorded_changes(folder: Path, feed: str, *, codec: str, compression: Compression = "none") -> list[Change]:
     """Every row of the feed in arrival order, repeats too."""
-    reader = codec_for(codec, tidb_extension=True, compression=compression)
+    reader = codec_for(codec, tidb_extension=True, compression=compression, encoding="avro" if feed.endswith("-avro") else "")
     table = pq.read_table(folder / "kafka" / f"{feed}.parquet", columns=["partition", "offset", "key", "value"])
     changes: list[Change] = []
     for partition, offset, key, value in zip(*(column.to_pylist() for column in table.columns), strict=True):

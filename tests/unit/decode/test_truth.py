@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.shared.codecs.compression import Compression
+from sidecar.shared.codecs.registry import CARRIERS
 from sidecar.shared.model.canonical import equal_text
 from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
@@ -28,17 +29,19 @@ FEEDS = [
         for name in ("demo", "shop", "shop-new", "restart", "rowformats", "tz", "large")
         for feed in ("open-protocol", "canal-json")
     ),
+    *((name, "simple-json") for name in ("shop", "shop-new", "rowformats", "tz")),
+    *((name, "simple-avro") for name in ("shop", "shop-new")),
     *((name, "open-protocol-index") for name in ("shop", "shop-new", "restart")),
     *((name, feed) for name in ("shop", "shop-new") for feed in ("open-protocol-zip", "open-protocol-raw")),
 ]
 
 
 @pytest.mark.recordings
-@pytest.mark.parametrize(("name", "feed"), FEEDS, ids="/".join)
+@pytest.mark.parametrize(("name", "feed"), FEEDS, ids=map("/".join, FEEDS))
 def test_replaying_decoded_changes_gives_every_later_truth(name: str, feed: str) -> None:
     folder = recording(name)
     schemas = recorded_schemas(folder)
-    codec = "canal-json" if feed == "canal-json" else "open-protocol"
+    codec = next(protocol for protocol in CARRIERS if feed.startswith(protocol))
     compression: Compression = "lz4" if feed.endswith("-zip") else "none"
     rows = logged(recorded_changes(folder, feed, codec=codec, compression=compression), codec=codec)
     decoded = decode(rows, codec=codec, schemas=schemas, server_tz="Asia/Shanghai" if name == "tz" else "UTC")
