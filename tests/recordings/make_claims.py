@@ -15,13 +15,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.codecs.contract import Claim, CodecWithClaims
+from sidecar.shared.codecs.contract import Claim, CodecWithParts
 from sidecar.shared.codecs.open_protocol import OpenProtocol
 from sidecar.shared.codecs.simple import Simple
 from sidecar.shared.model.nouns import Lane, Message
 
 ARCHIVE = Path(__file__).with_name("claims.tar.xz")
-FEEDS: dict[str, CodecWithClaims] = {"open-claim-check": OpenProtocol(), "canal-claim-check": CanalJson(), "simple-claim-check": Simple()}
+FEEDS: dict[str, CodecWithParts] = {"open-claim-check": OpenProtocol(), "canal-claim-check": CanalJson(), "simple-claim-check": Simple()}
 FILES_EACH = 25
 
 
@@ -30,7 +30,7 @@ def messages_of(recording: Path, feed: str) -> list[Message]:
     return [Message(Lane(f"kafka/t/{row['partition']}"), row["offset"], row["key"], row["value"]) for row in rows]
 
 
-def claims_of(message: Message, codec: CodecWithClaims) -> list[str]:
+def claims_of(message: Message, codec: CodecWithParts) -> list[str]:
     """The names of its files."""
     return [part.file.rpartition("/")[2] for part in codec.parts(message) if isinstance(part, Claim)]
 

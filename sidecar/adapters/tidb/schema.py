@@ -34,6 +34,7 @@ from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.reads.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_way
+from sidecar.shared.reads.row import KeyOf, RowImage, read_row
 from sidecar.shared.reads.snapshot import as_of, present_ts
 from sidecar.shared.reads.tables import TableFacts, handle_read_key, read_facts, read_key, read_schemas, with_views
 from sidecar.shared.ticdc.changefeed import Changefeed
@@ -83,6 +84,16 @@ class TidbSchemas:
             return behind, as_of(session, at_ts, read_schemas)
 
         return self._when_loaded(f"reading the tables' schemas as of TSO {at_ts}", once, shown)
+
+    def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None:
+        """The row with this handle key as it was at `at_ts`, when all servers have loaded what the table was then; None: there was none.
+        Raises SourceError also for a time that is garbage-collected or where the source keeps none, and what `key_of` does."""
+
+        def once(session: MysqlSession) -> tuple[Sequence[str], RowImage | None]:
+            behind = not_loaded(session)
+            return behind, as_of(session, at_ts, lambda then: read_row(then, table, key_of))
+
+        return self._when_loaded(f"reading a row of {table} as of TSO {at_ts}", once, lambda _: False)
 
     def names(self) -> Mapping[TableName, int]:
         """The same tables, and views, with their ids at the moment of the call, for little. As of a TSO where there is one, when all

@@ -13,6 +13,7 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.changefeed_info import has_keys_alone
 from sidecar.shared.ticdc.scope import ddls_hidden
 from sidecar.shared.ticdc.suitability import problems
 
@@ -50,7 +51,10 @@ SETTINGS: Check[None] = Check(
 
 
 def _large_rows(it: CheckResult) -> Checking[None]:
-    yield of_large_rows(claims_folder(it[CHANGEFEED], it.config.kafka))
+    if has_keys_alone(it[CHANGEFEED]):
+        yield ok("rows that are larger than a message are read from TiDB by their keys, as of their commit, while its GC lets them")
+    else:
+        yield of_large_rows(claims_folder(it[CHANGEFEED], it.config.kafka))
 
 
 def of_large_rows(folder: Folder | None) -> CheckFinding:

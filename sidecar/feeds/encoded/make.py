@@ -16,13 +16,16 @@ from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.claims import WithClaims
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
-from sidecar.shared.codecs.contract import Codec, CodecWithClaims
+from sidecar.feeds.encoded.read_rows import CodecWithReadRows, WithReadRows
+from sidecar.feeds.encoded.whole_rows import WithoutLargeRows
+from sidecar.shared.codecs.contract import Codec, CodecWithParts
+from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
-from sidecar.shared.ticdc.changefeed_info import LARGE, codec_of, has_claims, has_raw_claims
+from sidecar.shared.ticdc.changefeed_info import LARGE, codec_of, has_claims, has_keys_alone, has_raw_claims
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
@@ -61,11 +64,12 @@ def of_messages(
     hidden = ddls_hidden(changefeed) and source.now_ts() is not None
     opened: list[NotifyingFeed] = []
 
-    codec = codec_of(changefeed)
+    messages_codec = codec_of(changefeed)
+    codec = CodecWithReadRows(messages_codec) if has_keys_alone(changefeed) else messages_codec
     claims_folder(changefeed, config.kafka)  # raises before a term begins
 
     def opening() -> LiveFeed:
-        whole = with_claims(feed(), codec, changefeed, config.kafka)
+        whole = with_whole_rows(feed(), messages_codec, changefeed, source, config.kafka)
         opened.append(with_hidden_ddls(whole, changefeed, config.source, schemas) if hidden else whole)
         return opened[-1]
 
@@ -90,11 +94,19 @@ def schemas_of(
     return FollowedSchemas(source, narrow=narrow, note=note, from_now=from_now)
 
 
-def with_claims(feed: NotifyingFeed, codec: Codec, changefeed: Changefeed, settings: KafkaSection) -> NotifyingFeed:
-    """With the rows that are in files, where the changefeed has such. Raises ConfigError."""
+def with_whole_rows(
+    feed: NotifyingFeed, codec: Codec, changefeed: Changefeed, source: TidbSchemas | None, settings: KafkaSection
+) -> NotifyingFeed:
+    """With the rows that are larger than a message, where the changefeed has such. Without a `source` those that would be read from there
+    are passed over. Raises ConfigError."""
+    if has_keys_alone(changefeed):
+        parts = cast(CodecWithParts, codec)
+        if source is None:
+            return WithoutLargeRows(feed, parts)
+        return WithReadRows(feed, parts, source, ServerZone(settings.server_tz, settings.ambiguous))
     if (folder := claims_folder(changefeed, settings)) is None:
         return feed
-    return WithClaims(feed, cast(CodecWithClaims, codec), folder, raw=has_raw_claims(changefeed))
+    return WithClaims(feed, cast(CodecWithParts, codec), folder, raw=has_raw_claims(changefeed))
 
 
 def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | None:

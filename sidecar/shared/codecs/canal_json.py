@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, field, json
 
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec, KeyAlone, Part
 from sidecar.shared.codecs.refusals import EXTENSION_HINT, JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.shared.errors import FeedError, FeedUnsuitable
 from sidecar.shared.model.nouns import (
@@ -40,9 +40,9 @@ from sidecar.shared.model.nouns import (
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
 _RESOLVED = "TIDB_WATERMARK"
-_CLAIM = b'"claimCheckLocation":"'
-_CLAIM_BYTES_MAX = 64 << 10
-"""A message that names a file has the handle key's columns alone, of at most 3,072 bytes."""
+_NOT_WHOLE = (b'"claimCheckLocation":"', b'"onlyHandleKey":true')
+PART_BYTES_MAX = 64 << 10
+"""A message of a row that is not whole has the handle key's columns alone, of at most 3,072 bytes, in up to two images."""
 
 _Ts = Annotated[CommitTs, Meta(ge=1, le=2**63 - 1)]
 
@@ -78,6 +78,11 @@ class _Images(Struct, gc=False):
     old: Raw = Raw(b"null")
 
 
+class _Keys(Struct, gc=False):
+    data: tuple[dict[str, Any]] | None = None
+    old: tuple[dict[str, Any]] | None = None
+
+
 class _MarkColumns(Struct, gc=False):
     changefeed_id: str
     unique_identifier: str
@@ -90,6 +95,7 @@ class _MarkRow(Struct, gc=False):
 
 _decode_event = json.Decoder(_Event).decode
 _decode_images = json.Decoder(_Images).decode
+_decode_keys = json.Decoder(_Keys).decode
 _decode_mark = json.Decoder(_MarkRow).decode
 
 
@@ -125,18 +131,26 @@ class CanalJson:
             return [_change(message, event, rank, extension.commit_ts, value)]
         return [_ddl_or_resolved(message, event, extension)]
 
-    def parts(self, message: Message) -> list[Claim | tuple[bytes | None, bytes | None]]:
-        """As CodecWithClaims. A message has one row."""
-        if message.value is None or len(message.value) > _CLAIM_BYTES_MAX or _CLAIM not in (value := self._value(message)):
+    def parts(self, message: Message) -> list[Part]:
+        """As CodecWithParts. A message has one row."""
+        if message.value is None or len(message.value) > PART_BYTES_MAX:
+            return []
+        value = self._value(message)
+        if not any(field in value for field in _NOT_WHOLE):
             return []
         try:
-            event = _decode_event(value)
+            event, images = _decode_event(value), _decode_keys(value)
         except JSON_ERRORS as error:
             raise unreadable(message, "value byte 0", form="the JSON of canal-json", got=error) from error
-        extension = event.tidb
-        if extension is None or not extension.claim_check_location or extension.commit_ts is None:
+        extension, table = event.tidb, TableName(event.database, event.table)
+        if extension is None or extension.commit_ts is None:
             return []
-        return [Claim(extension.claim_check_location, TableName(event.database, event.table), extension.commit_ts)]
+        if extension.claim_check_location:
+            return [Claim(extension.claim_check_location, table, extension.commit_ts)]
+        if not extension.only_handle_key or images.data is None:
+            return []
+        (data,), old = images.data, images.old and images.old[0]
+        return [KeyAlone(table, extension.commit_ts, *((data, None) if event.type == "DELETE" else (old, data)))]
 
     def identity(self, change: Change) -> Hashable:
         images = _decode_images(change.value)

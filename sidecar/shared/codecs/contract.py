@@ -8,8 +8,8 @@ Only what order needs is parsed (commit_ts, table, delete or put), by a typed pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, MarkKind, Message, TableName
@@ -24,6 +24,20 @@ class Claim(NamedTuple):
     file: str
     table: TableName
     commit_ts: CommitTs
+
+
+class KeyAlone(NamedTuple):
+    """A row of which the message has the handle key's cells alone, as the protocol writes them, by column: of the row before the change
+    and after it; None where there was none."""
+
+    table: TableName
+    commit_ts: CommitTs
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+
+Part: TypeAlias = "Claim | KeyAlone | tuple[bytes | None, bytes | None]"
+"""One row of a message: one that is not whole, or key and value of a message of its own."""
 
 
 class Codec(Protocol):
@@ -50,12 +64,11 @@ class Codec(Protocol):
         """The watermark row's new version; None for its deletion."""
 
 
-class CodecWithClaims(Codec, Protocol):
-    """One of a protocol whose rows can be in files (claim-check)."""
+class CodecWithParts(Codec, Protocol):
+    """One of a protocol whose rows can be larger than a message."""
 
-    def parts(self, message: Message) -> list[Claim | tuple[bytes | None, bytes | None]]:
-        """Where a row of the message is in a file: its rows one by one, each as such a claim, or as key and value of a message of its own.
-        Empty for a message that is whole. Raises as `envelopes`."""
+    def parts(self, message: Message) -> list[Part]:
+        """Where a row of the message is not whole: its rows one by one. Empty for a message that is whole. Raises as `envelopes`."""
 
 
 class CodecModule(Protocol):

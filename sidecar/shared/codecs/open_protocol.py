@@ -18,12 +18,12 @@ import struct
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, json
 
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec, KeyAlone, Part
 from sidecar.shared.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, TableName
@@ -31,6 +31,7 @@ from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelo
 _LENGTH_BYTES = 8
 _VERSION = 1
 _ROW, _DDL, _RESOLVED = 1, 2, 3
+_NOT_WHOLE = (b'"ccl":"', b'"ohk":true')
 _NAMES = "scm and tbl of a row, without NUL"
 _PUT, _DELETE = Rank.PUT, Rank.DELETE  # looked up once, not for each row
 
@@ -87,6 +88,7 @@ _decode_key = json.Decoder(_Key).decode
 _decode_row = json.Decoder(_Row).decode
 _decode_query = json.Decoder(_Query).decode
 _decode_mark = json.Decoder(_MarkRow).decode
+_decode_keys = json.Decoder(dict[Literal["u", "p", "d"], dict[str, Any]]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +108,30 @@ class OpenProtocol:
             raise unreadable(message, "value byte 0", form=f"{len(keys)} values for {len(keys)} keys", got=f"{len(values)} values")
         return [self._envelope(message, number, key, value) for number, (key, value) in enumerate(zip(keys, values, strict=True))]
 
-    def parts(self, message: Message) -> list[Claim | tuple[bytes | None, bytes | None]]:
-        """As CodecWithClaims."""
-        if message.key is None or b'"ccl":"' not in message.key:
+    def parts(self, message: Message) -> list[Part]:
+        """As CodecWithParts."""
+        if message.key is None or not any(field in message.key for field in _NOT_WHOLE):
             return []
         keys = _frames(message, "key", message.key, start=_after_version(message))
         values = _frames(message, "value", message.value, start=0)
-        parts: list[Claim | tuple[bytes | None, bytes | None]] = []
+        parts: list[Part] = []
         for number, (key, value) in enumerate(zip(keys, values, strict=False)):
             head = self._head(message, number, key)
+            table = TableName(head.scm, head.tbl)
             if head.ccl:
-                parts.append(Claim(head.ccl, TableName(head.scm, head.tbl), head.ts))
+                parts.append(Claim(head.ccl, table, head.ts))
+            elif head.ohk:
+                row = self._keys(message, number, value)
+                parts.append(KeyAlone(table, head.ts, row.get("p", row.get("d")), row.get("u")))
             else:
                 parts.append((message.key[:_LENGTH_BYTES] + _framed(key), _framed(value)))
         return parts
+
+    def _keys(self, message: Message, number: int, value: bytes) -> dict[str, dict[str, Any]]:
+        try:
+            return _decode_keys(self._decompressed(message, number, value))
+        except JSON_ERRORS as error:
+            raise _unreadable_event(message, "value", number, form="the JSON of a row", got=error) from error
 
     def identity(self, change: Change) -> Hashable:
         """The key holds table, row id and partition, the table in any case; TiCDC writes the columns in one order, so equal images are

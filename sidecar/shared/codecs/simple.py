@@ -16,16 +16,16 @@ TiCDC says in fields at the top that a row is not whole, or not what was written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, field, json
 
-from sidecar.shared.codecs.canal_json import row_change
+from sidecar.shared.codecs.canal_json import PART_BYTES_MAX, row_change
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec, KeyAlone, Part
 from sidecar.shared.codecs.refusals import JSON_ERRORS, corrupted, large_message, not_a_mark, unreadable
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, TableName
 from sidecar.shared.sql.lexer import tokens
@@ -34,11 +34,13 @@ _VERSION = 1
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
 _RESOLVED, _BOOTSTRAP = "WATERMARK", "BOOTSTRAP"
-_CLAIM = b'"claimCheckLocation":"'
-_CLAIM_BYTES_MAX = 64 << 10
-"""A message that names a file has the handle key's columns alone, of at most 3,072 bytes, in up to two images."""
+_NOT_WHOLE = (b'"claimCheckLocation":"', b'"handleKeyOnly":true')
 
 _FORM = "the JSON of simple"
+
+READ_ROW_HEAD = b'{"version":1,'
+"""How `encode_row` begins, and no value of another protocol: canal-json's `id` comes first, a frame of open-protocol is no text, and nor is
+what is compressed; open-protocol's rows begin with their image."""
 
 
 class _Columns(Struct, gc=False):
@@ -81,6 +83,11 @@ class _Images(Struct, gc=False):
     old: Raw = Raw(b"null")
 
 
+class _Keys(Struct, gc=False):
+    data: dict[str, Any] | None = None
+    old: dict[str, Any] | None = None
+
+
 class _MarkColumns(Struct, gc=False):
     changefeed_id: str
     unique_identifier: str
@@ -93,6 +100,7 @@ class _MarkRow(Struct, gc=False):
 
 _decode_event = json.Decoder(_Event).decode
 _decode_images = json.Decoder(_Images).decode
+_decode_keys = json.Decoder(_Keys).decode
 _decode_mark = json.Decoder(_MarkRow).decode
 
 
@@ -120,14 +128,23 @@ class Simple:
             return [_change(message, event, rank, value)]
         return [_ddl(message, event)]
 
-    def parts(self, message: Message) -> list[Claim | tuple[bytes | None, bytes | None]]:
-        """As CodecWithClaims. A message has one row."""
-        if message.value is None or len(message.value) > _CLAIM_BYTES_MAX or _CLAIM not in (value := self._value(message)):
+    def parts(self, message: Message) -> list[Part]:
+        """As CodecWithParts. A message has one row."""
+        if message.value is None or len(message.value) > PART_BYTES_MAX:
+            return []
+        value = self._value(message)
+        if not any(field in value for field in _NOT_WHOLE):
             return []
         event = _event(message, value)
-        if not event.claim_check_location or not event.commit_ts:
+        table = TableName(event.database, event.table)
+        if not event.commit_ts:
             return []
-        return [Claim(event.claim_check_location, TableName(event.database, event.table), event.commit_ts)]
+        if event.claim_check_location:
+            return [Claim(event.claim_check_location, table, event.commit_ts)]
+        if not event.handle_key_only:
+            return []
+        images = _decode_keys(value)
+        return [KeyAlone(table, event.commit_ts, images.old, images.data)]
 
     def identity(self, change: Change) -> Hashable:
         images = _decode_images(change.value)
@@ -201,6 +218,14 @@ def _database(message: Message, query: str) -> str:
         at += 1
     is_named = at < len(words) and (heads[0] != "ALTER" or words[at].kind == "name")
     return words[at].name if is_named else ""
+
+
+def encode_row(table: TableName, commit_ts: CommitTs, *, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bytes:
+    """The value of a message of a row; cells as sidecar/shared/columns/simple.py writes them, by column."""
+    kind = "DELETE" if after is None else "INSERT" if before is None else "UPDATE"
+    head = {"version": _VERSION, "database": table.schema, "table": table.table, "type": kind, "commitTs": commit_ts, "buildTs": 0}
+    images = {name: dict(sorted(image.items())) for name, image in (("data", after), ("old", before)) if image is not None}
+    return json.encode(head | images)
 
 
 def encode_mark(

@@ -276,11 +276,16 @@ def has_claims(changefeed: Changefeed) -> bool:
     return large_rows_option(changefeed) == CLAIM_CHECK
 
 
+def has_keys_alone(changefeed: Changefeed) -> bool:
+    """Whether messages have the handle key of such rows alone (handle-key-only)."""
+    return large_rows_option(changefeed) == KEYS_ALONE
+
+
 def has_raw_claims(changefeed: Changefeed) -> bool:
     return changefeed.setting(*LARGE, "claim-check-raw-value") is True
 
 
-CLAIM_CHECK = "claim-check"
+CLAIM_CHECK, KEYS_ALONE = "claim-check", "handle-key-only"
 
 
 class CodecSettings(NamedTuple):

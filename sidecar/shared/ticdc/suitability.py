@@ -22,7 +22,7 @@ from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_o
 from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, STORAGE_SCHEMES, UNKNOWN, Changefeed
-from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, codec_settings, files_of_csv, large_rows_option
+from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, KEYS_ALONE, codec_settings, files_of_csv, large_rows_option
 from sidecar.shared.ticdc.csv_dialect import csv_dialect
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.table_rules import compiled
@@ -160,9 +160,9 @@ def _of_messages(changefeed: Changefeed) -> Iterator[Problem]:
         yield Problem(setting, error.message, error.hint)
     yield from _of_versions(changefeed)
     option = large_rows_option(changefeed)
-    if option not in (None, "", "none", CLAIM_CHECK):
-        hint = f'set it to "{CLAIM_CHECK}"; or to "none", and max-message-bytes (and the brokers\' message.max.bytes) above the largest row'
-        yield Problem("large-message-handle-option", f"with {option} large rows are not in the messages", hint)
+    if option not in (None, "", "none", CLAIM_CHECK, KEYS_ALONE):
+        hint = f'set it to "{CLAIM_CHECK}" or "{KEYS_ALONE}"; or to "none", and max-message-bytes above the largest row'
+        yield Problem("large-message-handle-option", f"{option} is none that TiCDC has", hint)
     try:
         compression_of(settings.compression)
     except FeedUnsuitable as error:

@@ -1,7 +1,6 @@
 """canal-json rows: "data" and "old" are one-element arrays of {column: text or null}; a DELETE's row is in "data".
 
-As in open_protocol.py a struct type is made for each table. Value rules are those of tiflow pkg/sink/codec/canal
-(tiflow pkg/sink/codec/canal): enum, set and bit are decimal numbers in text, binary is ISO-8859-1, all else is text.
+As in open_protocol.py a struct type is made for each table. Values: sidecar/shared/columns/canal_json.py.
 "mysqlType" names each column's type and is held against the schema: without it a text would pass for any kind.
 
 `old` may lack columns (`only-output-updated-columns`, `content-compatible`): those have not changed, and data's value is
@@ -12,26 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import methodcaller
 from typing import Any, Literal
 
 import msgspec
-import pyarrow as pa
 
-from sidecar.shared.columns.values import (
-    byte_array,
-    from_bytes,
-    from_floats,
-    from_ints,
-    from_texts,
-    parse_floats,
-    parse_ints,
-    shown,
-)
-from sidecar.shared.columns.zone import ServerZone
-from sidecar.shared.model.nouns import Column, Kind, TableSchema
+from sidecar.shared.columns.canal_json import texts
+from sidecar.shared.columns.values import shown
+from sidecar.shared.model.nouns import Kind, TableSchema
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
 from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
+
+__all__ = ["cells", "texts"]
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
@@ -101,19 +91,6 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------
-
-
-def texts(values: Sequence[str | None], column: Column, zone: ServerZone) -> pa.Array:
-    """Raises UnfitValue."""
-    match column.kind:
-        case "int" | "uint" | "bit" | "year" | "enum" | "set":
-            return from_ints(parse_ints(pa.array(values, pa.string()), column), column)
-        case "float" | "double":
-            return from_floats(parse_floats(pa.array(values, pa.string())), column)
-        case "binary":
-            return from_bytes(byte_array(values, methodcaller("encode", "iso-8859-1"), "is not ISO-8859-1"), column)
-        case _:
-            return from_texts(pa.array(values, pa.string()), column, zone)
 
 
 def _refuse_types(rows: Sequence[Any], schema: TableSchema) -> None:

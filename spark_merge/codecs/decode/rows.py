@@ -26,11 +26,12 @@ import pyarrow.compute as pc
 
 from sidecar.shared.codecs import csv as csv_codec
 from sidecar.shared.codecs.registry import CARRIERS
+from sidecar.shared.codecs.simple import READ_ROW_HEAD
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.model.nouns import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
-from spark_merge.codecs.decode import binlog_rows, csv, kv_rows
+from spark_merge.codecs.decode import binlog_rows, csv, kv_rows, simple
 from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.codecs.protocols import DecoderModule, decoder_module
@@ -120,14 +121,22 @@ def decode(
         reader = partial(read, module=_MODULES[codec], whole=False)
     zone = server_tz if isinstance(server_tz, ServerZone) else ServerZone(server_tz)
     parts = [CHANGES.empty_table()]
-    for block in _blocks(*_by_table(rows.select(_COLUMNS), schemas), rows_max):
-        try:
-            parts.extend(_changes(_read_block(block, reader, zone)))
-        except RowUnusable as unusable:
-            table = TableName(block.rows["schema"][unusable.row].as_py(), block.rows["table"][unusable.row].as_py())
-            raise _refused(unusable.kind, f"table {table}: {unusable}", unusable.hint, block.rows, unusable.row) from unusable
-        progressed()
+    for some, read_block in _by_form(rows.select(_COLUMNS), codec, reader, whole=whole):
+        for block in _blocks(*_by_table(some, schemas), rows_max):
+            try:
+                parts.extend(_changes(_read_block(block, read_block, zone)))
+            except RowUnusable as unusable:
+                table = TableName(block.rows["schema"][unusable.row].as_py(), block.rows["table"][unusable.row].as_py())
+                raise _refused(unusable.kind, f"table {table}: {unusable}", unusable.hint, block.rows, unusable.row) from unusable
+            progressed()
     return pa.concat_tables(parts)
+
+
+def _by_form(rows: pa.Table, codec: str, reader: _Reader, *, whole: bool) -> list[tuple[pa.Table, _Reader]]:
+    """Rows that were read from TiDB (sidecar/feeds/encoded/read_rows.py) have a form of their own."""
+    if codec not in CARRIERS or _MODULES[codec] is simple or not pc.any(were_read := pc.starts_with(rows["value"], READ_ROW_HEAD)).as_py():
+        return [(rows, reader)]
+    return [(rows.filter(pc.invert(were_read)), reader), (rows.filter(were_read), partial(read, module=simple, whole=whole))]
 
 
 _Runs = list[tuple[TableSchema, int, int]]

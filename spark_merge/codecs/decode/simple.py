@@ -1,52 +1,29 @@
 """simple rows: "data" is the row after, "old" the row before, each {column: text or null}; a TIMESTAMP is {"location", "value"}.
 
-As in canal_json.py a struct type is made for each table. Enum, set and bit are decimal numbers in text, binary is base64, all else is text
-(pingcap/ticdc pkg/sink/codec/simple/message.go, encodeValue). A TIMESTAMP says in which zone its text is; "Local", which names none, is
-the server's. A row has no types: what does not fit its column's kind is refused, and a text fits some kinds that it is not of.
+As in canal_json.py a struct type is made for each table. Values: sidecar/shared/columns/simple.py. A row has no types: what does not fit
+its column's kind is refused, and a text fits some kinds that it is not of.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
-from zoneinfo import ZoneInfoNotFoundError
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 
-from sidecar.shared.columns.values import (
-    UnfitValue,
-    byte_array,
-    from_bytes,
-    from_floats,
-    from_ints,
-    from_texts,
-    parse_floats,
-    parse_ints,
-    shown,
-    unbase64,
-)
-from sidecar.shared.columns.zone import ServerZone
-from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.columns.simple import SimpleTimestamp, texts
+from sidecar.shared.columns.values import shown
+from sidecar.shared.model.nouns import TableSchema
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
 from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
+
+__all__ = ["cells", "texts"]
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
 
 _JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_LOCAL = "Local"
-_SIGNED = re.compile("-[1-9][0-9]{0,18}")
-
-
-class SimpleTimestamp(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """`location`: the zone of `value`, by its name."""
-
-    location: str
-    value: str
 
 
 def cells(values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -> Cells:
@@ -92,56 +69,6 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
             if image is not None:
                 images.append(image)
     return images, before, after
-
-
-# ---- columns --------------------------------------------------------------------------------------------------------
-
-
-def texts(cells: Sequence[Any], column: Column, zone: ServerZone) -> pa.Array:
-    """Raises UnfitValue."""
-    match column.kind:
-        case "bit" | "set":
-            return from_ints(parse_ints(pa.array(map(_unsigned, cells), pa.string()), column), column)
-        case "int" | "uint" | "year" | "enum":
-            return from_ints(parse_ints(pa.array(cells, pa.string()), column), column)
-        case "float" | "double":
-            return from_floats(parse_floats(pa.array(cells, pa.string())), column)
-        case "binary":
-            return from_bytes(byte_array(cells, unbase64, "is not base64"), column)
-        case "timestamp":
-            return _timestamps(cells, column, zone)
-        case _:
-            return from_texts(pa.array(cells, pa.string()), column, zone)
-
-
-def _unsigned(text: str | None) -> str | None:
-    """Of 64 bits that Avro has as a signed number (sidecar/shared/codecs/simple_avro.py)."""
-    if text is None or not _SIGNED.fullmatch(text) or int(text) < -(1 << 63):
-        return text
-    return str((1 << 64) + int(text))
-
-
-def _timestamps(cells: Sequence[SimpleTimestamp | None], column: Column, zone: ServerZone) -> pa.Array:
-    """All have one zone but where the server's was changed."""
-    values = pa.array([None if cell is None else cell.value for cell in cells], pa.string())
-    places: dict[str, list[int]] = {}
-    for place, cell in enumerate(cells):
-        places.setdefault("" if cell is None else cell.location, []).append(place)
-    parts = []
-    for location, some in places.items():
-        try:
-            parts.append(from_texts(values.take(pa.array(some)), column, _zone(location, zone)))
-        except UnfitValue as unfit:
-            unfit.index = some[unfit.index]
-            raise
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise UnfitValue(some[0], location, "is the name of no time zone") from None
-    return pa.concat_arrays([values[:0], *parts]).take(pa.array(np.argsort([place for some in places.values() for place in some])))
-
-
-def _zone(location: str, server: ServerZone) -> ServerZone:
-    """Which of two moments is taken where clocks were set back is a setting of the server's zone."""
-    return server if location in ("", _LOCAL) else server.named(location)
 
 
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------

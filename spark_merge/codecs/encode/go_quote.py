@@ -1,4 +1,6 @@
-"""What Go's `strconv.Quote` writes between its quotes: how open-protocol writes BINARY and VARBINARY. The way back: decode/go_quote.py."""
+"""What Go's `strconv.Quote` writes between its quotes: how open-protocol writes BINARY and VARBINARY. The way back is
+sidecar/shared/columns/go_quote.py.
+"""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.shared.columns import values
+from sidecar.shared.columns.go_quote import go_unquote, go_unquote_all
 from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.model.nouns import Column, Kind
-from spark_merge.codecs.decode.go_quote import go_unquote, go_unquote_all
 from spark_merge.port.keys import key_text
 
 COLORS = ("red", "", "ü b")

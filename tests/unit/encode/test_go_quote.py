@@ -1,4 +1,4 @@
-"""Against what Go's own strconv.Quote wrote (tests/data/go/json.json), and the way back by decode/go_quote.py."""
+"""Against what Go's own strconv.Quote wrote (tests/data/go/json.json), and the way back by sidecar/shared/columns/go_quote.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_merge.codecs.decode.go_quote import go_unquote_all
+from sidecar.shared.columns.go_quote import go_unquote_all
 from spark_merge.codecs.encode.go_quote import go_quote, go_quotes, is_printable
 from tests.unit.encode import open_slow
 

@@ -13,7 +13,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from sidecar.feeds.encoded import claims as module
+from sidecar.feeds.encoded import whole_rows as module
 from sidecar.feeds.encoded.checks import of_large_rows
 from sidecar.feeds.encoded.claims import WithClaims
 from sidecar.feeds.encoded.files import feed_error
@@ -125,6 +125,7 @@ def test_files_may_hold_the_value_as_it_is(tmp_path: Path) -> None:
 
 def test_what_waits_is_bounded_and_its_lane_is_read_until_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POLL_BYTES_MAX", 100)
+    monkeypatch.setattr(module, "AT_ONCE_MAX", 1)
     values = [row(number, file=put(tmp_path, f"{number}.json", row(number, body="y" * 90))) for number in range(6)]
     sent = Sent([Message(LANE, at, b"", value) for at, value in enumerate(values)], at_once=6)
     feed = WithClaims(sent, CanalJson(), place(tmp_path), raw=False)

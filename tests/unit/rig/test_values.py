@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_merge.codecs.decode.go_quote import go_unquote
+from sidecar.shared.columns.go_quote import go_unquote
 from tests.tools.rig.values import go_json, go_quoted, plain_float
 
 

@@ -89,7 +89,7 @@ ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]
         ("sink-uri", "kafka://h:9092?protocol=open-protocol", {}, {}),
         ("enable-tidb-extension", "kafka://h:9092/t?protocol=canal-json", {}, {}),
         ("enable-tidb-extension", "kafka://h:9092/t?protocol=canal-json&enable-tidb-extension=false", {}, {}),
-        ("large-message-handle-option", GOOD, large("option", "handle-key-only"), {}),
+        ("large-message-handle-option", GOOD, large("option", "all-keys"), {}),
         ("large-message-handle-compression", GOOD, large("compression", "zstd"), {}),
         ("sink.open.output-old-value", GOOD, sink(open={"output-old-value": False}), {}),
         ("sink.open.output-old-value", GOOD, sink(open={}), {}),
@@ -135,7 +135,7 @@ def test_protocols_are_judged_as_the_codecs_judge_them(protocol: str, extension:
 
 
 def test_everything_is_found_at_once() -> None:
-    config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "handle-key-only")
+    config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "all-keys")
     against = settings_of(made("kafka://h:9092/t?protocol=avro", config=config, state="stopped"))
     assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "force-replicate"]
 

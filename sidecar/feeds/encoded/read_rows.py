@@ -1,0 +1,98 @@
+"""Rows that are larger than a message: TiCDC sent their handle key (handle-key-only), and TiDB is asked for them, as of their commit_ts;
+for what they were before, as of the moment before it. So they must be read before TiDB's GC takes that moment away.
+
+A row that was read is a message of `simple`, whatever the feed's protocol: in a log of another one its value tells that
+(spark_merge/codecs/decode/rows.py). What TiDB answers is exactly what TiCDC would have sent: both are the row of one commit.
+
+Source: pingcap/ticdc pkg/sink/codec/simple/decoder.go (assembleHandleKeyOnlyRowChangedEvent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from sidecar.feeds.contract import NotifyingFeed
+from sidecar.feeds.encoded.whole_rows import AT_ONCE_MAX, NotWhole, WithWholeRows
+from sidecar.shared.codecs.contract import Codec, CodecWithParts, KeyAlone
+from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple, encode_row
+from sidecar.shared.columns.keys import key_texts
+from sidecar.shared.columns.simple import written
+from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.errors import FeedLost, FeedUnsuitable, SourceError
+from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, Message, TableName
+from sidecar.shared.reads.row import KeyOf, RowImage
+
+
+class RowsInTime(Protocol):
+    """As adapters.tidb.schema.TidbSchemas. Any thread."""
+
+    def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None: ...
+
+
+class WithReadRows(WithWholeRows):
+    """`zone`: the TiCDC server's."""
+
+    def __init__(self, feed: NotifyingFeed, codec: CodecWithParts, rows: RowsInTime, zone: ServerZone) -> None:
+        super().__init__(feed, codec)
+        self._rows, self._zone, self._protocol = rows, zone, codec.name
+        self._readers = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="feed-large-rows")
+
+    def fetched(self, rows: Sequence[NotWhole]) -> Sequence[Message]:
+        """Raises FeedUnsuitable for a row that TiDB does not have, or has no longer; FeedLost while TiDB does not answer."""
+        return list(self._readers.map(self._read, rows))
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+    def _read(self, one: NotWhole) -> Message:
+        row = one.row
+        if not isinstance(row, KeyAlone):
+            raise FeedUnsuitable(
+                f"{one.message.at()}: {one.words()} is in a file (claim-check), and the changefeed's definition says handle-key-only",
+                hint="give the definition as the changefeed has it now: cdc cli changefeed query",
+            )
+        after = None if row.after is None else self._image(one, row.table, row.commit_ts, row.after)
+        before = None if row.before is None else self._image(one, row.table, CommitTs(row.commit_ts - 1), row.before)
+        return one.message._replace(key=b"", value=encode_row(row.table, row.commit_ts, before=before, after=after))
+
+    def _image(self, one: NotWhole, table: TableName, at_ts: CommitTs, cells: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            image = self._rows.row(table, at_ts, lambda columns: key_texts(self._protocol, cells, columns, self._zone))
+        except FeedUnsuitable as error:
+            raise FeedUnsuitable(f"{one.message.at()}: {one.words()}: {error.message}", hint=error.hint) from error
+        except SourceError as error:
+            kind = FeedLost if error.retryable else FeedUnsuitable
+            what = f"{one.words()} is larger than a message, and is read from TiDB as of TSO {at_ts}: {error.message}"
+            raise kind(f"{one.message.at()}: {what}", hint=error.hint) from error
+        if image is None:
+            raise FeedUnsuitable(
+                f"{one.message.at()}: {one.words()} is larger than a message, and TiDB has no such row as of TSO {at_ts}",
+                hint="set source to the changefeed's upstream TiDB, and kafka.server_tz to the TiCDC server's --tz",
+            )
+        return {column.name: written(text, column) for column, text in zip(image.columns, image.texts, strict=True)}
+
+
+class CodecWithReadRows:
+    """`codec`, and rows that were read."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec, self._read = codec, Simple()
+
+    @property
+    def name(self) -> str:
+        return self._codec.name
+
+    def envelopes(self, message: Message) -> list[Envelope]:
+        return self._of(message.value).envelopes(message)
+
+    def identity(self, change: Change) -> Hashable:
+        return self._of(change.value).identity(change)
+
+    def mark(self, change: Change) -> Mark | None:
+        return self._of(change.value).mark(change)
+
+    def _of(self, value: bytes | None) -> Codec:
+        return self._read if value is not None and value.startswith(READ_ROW_HEAD) else self._codec
