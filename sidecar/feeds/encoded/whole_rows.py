@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sidecar.feeds.contract import NotifyingFeed
 from sidecar.feeds.around import NotifyingFeedAround
+from sidecar.feeds.contract import NotifyingFeed
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone
 from sidecar.shared.model.nouns import Lane, Message, ReadEnd
