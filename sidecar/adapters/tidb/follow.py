@@ -85,6 +85,11 @@ class FollowedSchemas:
         """Of the tables: DDLs up to there are in them. 0 where the source has no TSO."""
         return self._known_ts or CommitTs(0)
 
+    @property
+    def after_ts(self) -> CommitTs:
+        """What is committed up to there a new log skips, or the log has. 0 where that is not known."""
+        return self.known_ts if self.began is None else self.began
+
     def begin(self) -> Tables:
         """As the port. Raises FeedUnsuitable, SourceError."""
         self._known_ts, schemas = self._present()

@@ -26,7 +26,7 @@ from sidecar.shared.model.keyset import (
     quoted_table,
     spelled_keys,
 )
-from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema, physical_ms
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.errors import NO_RIGHT, NOT_THERE, code_of, passes
 from sidecar.shared.mysql.flavour import Flavour
@@ -87,13 +87,16 @@ class TidbSchemas:
 
     def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None:
         """The row with this handle key as it was at `at_ts`, when all servers have loaded what the table was then; None: there was none.
-        Raises SourceError also for a time that is garbage-collected or where the source keeps none, and what `key_of` does."""
+        Any thread. Raises SourceError also for a time that is garbage-collected or where the source keeps none, and what `key_of` does."""
 
-        def once(session: MysqlSession) -> tuple[Sequence[str], RowImage | None]:
-            behind = not_loaded(session)
-            return behind, as_of(session, at_ts, lambda then: read_row(then, table, key_of))
+        def once(session: MysqlSession) -> tuple[Sequence[str], None]:
+            now_ts = present_ts(session)
+            is_young = now_ts is not None and physical_ms(now_ts) < physical_ms(at_ts) + LOADED_MAX_S * 1000
+            return not_loaded(session) if is_young else (), None
 
-        return self._when_loaded(f"reading a row of {table} as of TSO {at_ts}", once, lambda _: False)
+        doing = f"reading a row of {table} as of TSO {at_ts}"
+        copy(self)._when_loaded(doing, once, lambda _: False)
+        return self._ask(doing, lambda session: as_of(session, at_ts, lambda then: read_row(then, table, key_of)))
 
     def names(self) -> Mapping[TableName, int]:
         """The same tables, and views, with their ids at the moment of the call, for little. As of a TSO where there is one, when all

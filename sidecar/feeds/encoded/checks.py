@@ -13,7 +13,7 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
-from sidecar.shared.ticdc.changefeed_info import has_keys_alone
+from sidecar.shared.ticdc.changefeed_info import KEYS_ALONE, large_rows_option
 from sidecar.shared.ticdc.scope import ddls_hidden
 from sidecar.shared.ticdc.suitability import problems
 
@@ -51,7 +51,7 @@ SETTINGS: Check[None] = Check(
 
 
 def _large_rows(it: CheckResult) -> Checking[None]:
-    if has_keys_alone(it[CHANGEFEED]):
+    if large_rows_option(it[CHANGEFEED]) == KEYS_ALONE:
         yield ok("rows that are larger than a message are read from TiDB by their keys, as of their commit, while its GC lets them")
     else:
         yield of_large_rows(claims_folder(it[CHANGEFEED], it.config.kafka))

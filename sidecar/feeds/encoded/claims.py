@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct, json
 
-from sidecar.feeds.contract import NotifyingFeed
-from sidecar.feeds.encoded.whole_rows import NotWhole, WithWholeRows
-from sidecar.shared.codecs.contract import Claim, CodecWithParts
+from sidecar.feeds.encoded.whole_rows import NotWhole
+from sidecar.shared.codecs.contract import Claim, Codec
 from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Exhausted, Folder, Unreachable
@@ -35,14 +34,13 @@ class _File(Struct):
 _decode_file = json.Decoder(_File).decode
 
 
-class WithClaims(WithWholeRows):
-    """`raw`: files hold a message's value as it is (claim-check-raw-value)."""
+class ClaimFiles:
+    """A way to fetch. `raw`: files hold a message's value as it is (claim-check-raw-value)."""
 
-    def __init__(self, feed: NotifyingFeed, codec: CodecWithParts, folder: Folder, *, raw: bool) -> None:
-        super().__init__(feed, codec)
-        self._folder, self._raw = folder, raw
+    def __init__(self, codec: Codec, folder: Folder, *, raw: bool) -> None:
+        self._codec, self._folder, self._raw = codec, folder, raw
 
-    def fetched(self, rows: Sequence[NotWhole]) -> Sequence[Message]:
+    def __call__(self, rows: Sequence[NotWhole], /) -> Sequence[Message]:
         """Raises FeedUnsuitable for a file that is gone, MessageUnreadable for one that is another row's, FeedLost while the folder is
         silent."""
         names = [self._name(row) for row in rows]
@@ -63,8 +61,7 @@ class WithClaims(WithWholeRows):
         return [self._whole(row, name, there[name]) for row, name in zip(rows, names, strict=True)]
 
     def _name(self, row: NotWhole) -> str:
-        if not isinstance(row.row, Claim):
-            raise self._other(row, "its key alone (handle-key-only)")
+        assert isinstance(row.row, Claim), "of this kind"
         name = row.row.file.rpartition("/")[2]
         if _NAME.fullmatch(name) is None:
             raise self._other(row, f"a file {row.row.file!r}, which is none that TiCDC writes")

@@ -13,19 +13,19 @@ from sidecar.adapters.tidb.ddl_history import DdlHistory
 from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
-from sidecar.feeds.encoded.claims import WithClaims
+from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
-from sidecar.feeds.encoded.read_rows import CodecWithReadRows, WithReadRows
-from sidecar.feeds.encoded.whole_rows import WithoutLargeRows
-from sidecar.shared.codecs.contract import Codec, CodecWithParts
+from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
+from sidecar.feeds.encoded.whole_rows import Fetch, WithWholeRows
+from sidecar.shared.codecs.contract import Claim, Codec, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
-from sidecar.shared.ticdc.changefeed_info import LARGE, codec_of, has_claims, has_keys_alone, has_raw_claims
+from sidecar.shared.ticdc.changefeed_info import LARGE, codec_of, has_claims, has_large_rows, has_raw_claims
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
@@ -65,11 +65,11 @@ def of_messages(
     opened: list[NotifyingFeed] = []
 
     messages_codec = codec_of(changefeed)
-    codec = CodecWithReadRows(messages_codec) if has_keys_alone(changefeed) else messages_codec
+    codec = CodecWithReadRows(messages_codec) if has_large_rows(changefeed) else messages_codec
     claims_folder(changefeed, config.kafka)  # raises before a term begins
 
     def opening() -> LiveFeed:
-        whole = with_whole_rows(feed(), messages_codec, changefeed, source, config.kafka)
+        whole = with_whole_rows(feed(), messages_codec, changefeed, config.kafka, source, lambda: schemas.after_ts)
         opened.append(with_hidden_ddls(whole, changefeed, config.source, schemas) if hidden else whole)
         return opened[-1]
 
@@ -95,22 +95,29 @@ def schemas_of(
 
 
 def with_whole_rows(
-    feed: NotifyingFeed, codec: Codec, changefeed: Changefeed, source: TidbSchemas | None, settings: KafkaSection
+    feed: NotifyingFeed, codec: Codec, changefeed: Changefeed, settings: KafkaSection, rows: RowsInTime, after_ts: Callable[[], CommitTs]
 ) -> NotifyingFeed:
-    """With the rows that are larger than a message, where the changefeed has such. Without a `source` those that would be read from there
-    are passed over. Raises ConfigError."""
-    if has_keys_alone(changefeed):
-        parts = cast(CodecWithParts, codec)
-        if source is None:
-            return WithoutLargeRows(feed, parts)
-        return WithReadRows(feed, parts, source, ServerZone(settings.server_tz, settings.ambiguous))
-    if (folder := claims_folder(changefeed, settings)) is None:
+    """With the rows that are larger than a message, where the changefeed has such; `after_ts` as of WithWholeRows. Raises ConfigError."""
+    if not has_large_rows(changefeed):
         return feed
-    return WithClaims(feed, cast(CodecWithParts, codec), folder, raw=has_raw_claims(changefeed))
+    keys = KeyRows(codec.name, rows, ServerZone(settings.server_tz, settings.ambiguous))
+    ways: dict[type[Claim] | type[KeyAlone], Fetch] = {KeyAlone: keys}
+    if (folder := claims_folder(changefeed, settings)) is not None:
+        ways[Claim] = ClaimFiles(codec, folder, raw=has_raw_claims(changefeed))
+    return WithWholeRows(feed, cast(CodecWithParts, codec), ways, after_ts=after_ts, end=keys.close)
+
+
+def without_large_rows(feed: NotifyingFeed, codec: Codec, changefeed: Changefeed) -> NotifyingFeed:
+    """For who looks at messages alone."""
+    if not has_large_rows(changefeed):
+        return feed
+    return WithWholeRows(feed, cast(CodecWithParts, codec), {}, after_ts=lambda: CommitTs(2**64))
 
 
 def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | None:
     """Of rows that are larger than a message; None where there are none. Raises ConfigError for one that cannot be read from here."""
+    if settings.claim_check_uri and has_large_rows(changefeed):
+        return folder_at(changefeed.sink, ours=settings.claim_check_uri, setting="kafka.claim_check_uri")
     if not has_claims(changefeed):
         return None
     uri = changefeed.setting(*LARGE, "claim-check-storage-uri")
@@ -119,7 +126,7 @@ def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | No
             f"the definition of changefeed {changefeed.name} says claim-check, and has no claim-check-storage-uri",
             hint="give the whole definition; TiCDC has none without it",
         )
-    return folder_at(ChangefeedSinkUri.parsed(uri), ours=settings.claim_check_uri, setting="kafka.claim_check_uri")
+    return folder_at(ChangefeedSinkUri.parsed(uri), ours="", setting="kafka.claim_check_uri")
 
 
 def with_hidden_ddls(feed: NotifyingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:

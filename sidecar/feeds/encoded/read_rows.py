@@ -13,16 +13,21 @@ from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from sidecar.feeds.contract import NotifyingFeed
-from sidecar.feeds.encoded.whole_rows import AT_ONCE_MAX, NotWhole, WithWholeRows
-from sidecar.shared.codecs.contract import Codec, CodecWithParts, KeyAlone
+from sidecar.feeds.encoded.whole_rows import AT_ONCE_MAX, NotWhole
+from sidecar.shared.codecs.contract import Codec, KeyAlone
 from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple, encode_row
 from sidecar.shared.columns.keys import key_texts
 from sidecar.shared.columns.simple import written
+from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedLost, FeedUnsuitable, SourceError
 from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, Message, TableName
 from sidecar.shared.reads.row import KeyOf, RowImage
+
+SCHEMA_HINT = (
+    "TiDB shows a label with a line end, or with a backslash before 0, n or r, like another one: let the changefeed send such rows whole"
+    " (max-message-bytes, or claim-check)"
+)
 
 
 class RowsInTime(Protocol):
@@ -31,29 +36,23 @@ class RowsInTime(Protocol):
     def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None: ...
 
 
-class WithReadRows(WithWholeRows):
-    """`zone`: the TiCDC server's."""
+class KeyRows:
+    """A way to fetch. `protocol`: in which the keys are written. `zone`: the TiCDC server's."""
 
-    def __init__(self, feed: NotifyingFeed, codec: CodecWithParts, rows: RowsInTime, zone: ServerZone) -> None:
-        super().__init__(feed, codec)
-        self._rows, self._zone, self._protocol = rows, zone, codec.name
+    def __init__(self, protocol: str, rows: RowsInTime, zone: ServerZone) -> None:
+        self._protocol, self._rows, self._zone = protocol, rows, zone
         self._readers = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="feed-large-rows")
 
-    def fetched(self, rows: Sequence[NotWhole]) -> Sequence[Message]:
+    def __call__(self, rows: Sequence[NotWhole], /) -> Sequence[Message]:
         """Raises FeedUnsuitable for a row that TiDB does not have, or has no longer; FeedLost while TiDB does not answer."""
         return list(self._readers.map(self._read, rows))
 
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)
-        super().close()
 
     def _read(self, one: NotWhole) -> Message:
         row = one.row
-        if not isinstance(row, KeyAlone):
-            raise FeedUnsuitable(
-                f"{one.message.at()}: {one.words()} is in a file (claim-check), and the changefeed's definition says handle-key-only",
-                hint="give the definition as the changefeed has it now: cdc cli changefeed query",
-            )
+        assert isinstance(row, KeyAlone), "of this kind"
         after = None if row.after is None else self._image(one, row.table, row.commit_ts, row.after)
         before = None if row.before is None else self._image(one, row.table, CommitTs(row.commit_ts - 1), row.before)
         return one.message._replace(key=b"", value=encode_row(row.table, row.commit_ts, before=before, after=after))
@@ -72,7 +71,10 @@ class WithReadRows(WithWholeRows):
                 f"{one.message.at()}: {one.words()} is larger than a message, and TiDB has no such row as of TSO {at_ts}",
                 hint="set source to the changefeed's upstream TiDB, and kafka.server_tz to the TiCDC server's --tz",
             )
-        return {column.name: written(text, column) for column, text in zip(image.columns, image.texts, strict=True)}
+        try:
+            return {column.name: written(text, column) for column, text in zip(image.columns, image.texts, strict=True)}
+        except UnfitValue as error:
+            raise FeedUnsuitable(f"{one.message.at()}: {one.words()}: {error}", hint=SCHEMA_HINT) from error
 
 
 class CodecWithReadRows:

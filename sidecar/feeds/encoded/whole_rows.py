@@ -1,21 +1,23 @@
 """Rows that are larger than a message: TiCDC sent where they are, or their key. Each becomes a message of its own, whole, at its message's
 position. What else is in the message is another one.
 
-A message comes from one poll: what a poll has returned of it could be all that is logged.
+- A message comes from one poll: what a poll has returned of it could be all that is logged.
+- Rows that nobody takes are not fetched: a new log skips what is older, and what a log has comes again. Such a row may be gone for good.
+- Which way a row is fetched its message says: the changefeed's option may have been another one when it was sent.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from sidecar.feeds.around import NotifyingFeedAround
 from sidecar.feeds.contract import NotifyingFeed
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone
-from sidecar.shared.model.nouns import Lane, Message, ReadEnd
+from sidecar.shared.codecs.refusals import large_message
+from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
 
 AT_ONCE_MAX = 8
 """Rows that are fetched side by side. Each can have 120 MB, TiDB's own limit."""
@@ -34,18 +36,33 @@ class NotWhole(NamedTuple):
         return f"the row of {self.row.table} at commit_ts {self.row.commit_ts}"
 
 
-class WithWholeRows(NotifyingFeedAround):
-    """`feed`, with whole rows."""
+class Fetch(Protocol):
+    """One way to fetch rows."""
 
-    def __init__(self, feed: NotifyingFeed, codec: CodecWithParts) -> None:
+    def __call__(self, rows: Sequence[NotWhole], /) -> Sequence[Message]:
+        """A whole message for each of at most AT_ONCE_MAX rows of its kind."""
+
+
+class WithWholeRows(NotifyingFeedAround):
+    """`feed`, with whole rows. `ways`: how rows of a kind are fetched. `after_ts`: what is committed up to there nobody takes, known when
+    `seek` is called. `end`: called at the end."""
+
+    def __init__(
+        self,
+        feed: NotifyingFeed,
+        codec: CodecWithParts,
+        ways: Mapping[type[Claim] | type[KeyAlone], Fetch],
+        *,
+        after_ts: Callable[[], CommitTs],
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(feed)
-        self._codec = codec
+        self._codec, self._ways, self._end = codec, ways, end
+        self._known_after_ts, self._after_ts = after_ts, CommitTs(0)
         self._waiting: deque[Message | NotWhole] = deque()
         self._incarnations: Mapping[Lane, str] = {}
-
-    @abstractmethod
-    def fetched(self, rows: Sequence[NotWhole]) -> Sequence[Message]:
-        """A whole message for each of at most AT_ONCE_MAX rows."""
+        self._gaps: set[Lane] = set()
+        """Of which the message that says so had only rows that are not fetched."""
 
     def incarnations(self) -> Mapping[Lane, str]:
         """With the lanes of which something waits here."""
@@ -60,23 +77,55 @@ class WithWholeRows(NotifyingFeedAround):
     ) -> None:
         super().seek(positions, incarnations, read_ends)
         self._waiting.clear()
+        self._gaps.clear()
+        self._after_ts = self._known_after_ts()
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
-        """Raises also what `fetched` does."""
+        """Raises also what a way to fetch does, and FeedUnsuitable for a row of a kind without one."""
         if not self._waiting:
             self._incarnations = dict(self._feed.incarnations())
             for message in self._feed.poll(timeout_s=timeout_s):
-                self._waiting.extend(parts_of(message, self._codec))
+                self._take(message)
         messages: list[Message] = []
         size = 0
         while self._waiting and (size < POLL_BYTES_MAX or self._amid(messages)):
             some = [self._waiting[place] for place in range(min(AT_ONCE_MAX, len(self._waiting)))]
-            whole = iter(self.fetched(rows)) if (rows := [one for one in some if isinstance(one, NotWhole)]) else iter(())
+            whole = self._fetched([one for one in some if isinstance(one, NotWhole)])
             for one in some:
-                messages.append(next(whole) if isinstance(one, NotWhole) else one)
+                messages.append(whole[id(one)] if isinstance(one, NotWhole) else one)
                 size += len(messages[-1].value or b"") if isinstance(one, NotWhole) else 0
                 self._waiting.popleft()
         return messages
+
+    def close(self) -> None:
+        self._end()
+        super().close()
+
+    def _take(self, message: Message) -> None:
+        for one in parts_of(message, self._codec):
+            first = _message(one)
+            if isinstance(one, NotWhole) and one.row.commit_ts <= self._after_ts:
+                self._gaps |= {first.lane} if first.after_gap else set()
+            elif first.lane in self._gaps:
+                self._gaps.discard(first.lane)
+                first = first._replace(after_gap=True)
+                self._waiting.append(NotWhole(first, one.row) if isinstance(one, NotWhole) else first)
+            else:
+                self._waiting.append(one)
+
+    def _fetched(self, rows: Sequence[NotWhole]) -> Mapping[int, Message]:
+        fetched: dict[int, Message] = {}
+        for kind in (Claim, KeyAlone):
+            if not (some := [one for one in rows if isinstance(one.row, kind)]):
+                continue
+            if kind not in self._ways:
+                row, claim = some[0].row, some[0].row.file if isinstance(some[0].row, Claim) else ""
+                raise large_message(
+                    some[0].message, schema=row.table.schema, table=row.table.table, commit_ts=row.commit_ts, claim_check=claim
+                )
+            for one, message in zip(some, self._ways[kind](some), strict=True):
+                fetched[id(one)] = message
+        return fetched
 
     def _amid(self, messages: Sequence[Message]) -> bool:
         """Whether what waits is of the message of which something has been returned."""

@@ -37,7 +37,8 @@ def key_texts(protocol: str, cells: Mapping[str, Any], columns: Sequence[Column]
             text = module.texts([module.cell(cells[column.name], column)], column, zone)[0].as_py()
         except (KeyError, UnfitValue, msgspec.ValidationError) as error:
             what = "has no" if isinstance(error, KeyError) else f"does not have ({error}) a"
-            raise FeedUnsuitable(f"the message {what} value of key column {column.name} ({column.kind})", hint=_HINT) from error
+            hint = error.hint if isinstance(error, UnfitValue) and error.hint else _HINT
+            raise FeedUnsuitable(f"the message {what} value of key column {column.name} ({column.kind})", hint=hint) from error
         if text is None:
             raise FeedUnsuitable(f"the message has NULL for key column {column.name}", hint=_HINT)
         texts.append(text)

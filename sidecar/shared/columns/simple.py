@@ -45,14 +45,15 @@ def cell(value: Any, column: Column) -> Any:
 
 
 def written(text: str | None, column: Column) -> Any:
-    """As TiCDC writes a canonical text, in plain JSON: what `texts` reads. A TIMESTAMP is in UTC."""
+    """As TiCDC writes a canonical text, in plain JSON: what `texts` reads. A TIMESTAMP is in UTC. Raises UnfitValue for a label that is not
+    known."""
     if text is None:
         return None
     match column.kind:
         case "enum":
-            return str(column.elements.index(text) + 1 if text else 0)
+            return str(_place(text, column) + 1 if text else 0)
         case "set":
-            return str(sum(1 << column.elements.index(label) for label in text.split(",")) if text else 0)
+            return str(sum(1 << _place(label, column) for label in text.split(",")) if text else 0)
         case "year":
             return str(int(text))
         case "binary":
@@ -61,6 +62,12 @@ def written(text: str | None, column: Column) -> Any:
             return {"location": "UTC", "value": text}
         case _:
             return text
+
+
+def _place(label: str, column: Column) -> int:
+    if label not in column.elements:
+        raise UnfitValue(0, label, f"is none of the {len(column.elements)} labels that are known of the {column.kind} {column.name}")
+    return column.elements.index(label)
 
 
 def texts(cells: Sequence[Any], column: Column, zone: ServerZone) -> pa.Array:

@@ -271,14 +271,14 @@ def large_rows_option(changefeed: Changefeed) -> object:
     return changefeed.setting(*LARGE, "large-message-handle-option") if changefeed.sink.scheme in MESSAGE_SCHEMES else None
 
 
+def has_large_rows(changefeed: Changefeed) -> bool:
+    """Whether a row can be larger than a message."""
+    return large_rows_option(changefeed) in (CLAIM_CHECK, KEYS_ALONE)
+
+
 def has_claims(changefeed: Changefeed) -> bool:
     """Whether such rows are in files (claim-check)."""
     return large_rows_option(changefeed) == CLAIM_CHECK
-
-
-def has_keys_alone(changefeed: Changefeed) -> bool:
-    """Whether messages have the handle key of such rows alone (handle-key-only)."""
-    return large_rows_option(changefeed) == KEYS_ALONE
 
 
 def has_raw_claims(changefeed: Changefeed) -> bool:

@@ -13,18 +13,21 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from sidecar.feeds.contract import NotifyingFeed
 from sidecar.feeds.encoded import whole_rows as module
 from sidecar.feeds.encoded.checks import of_large_rows
-from sidecar.feeds.encoded.claims import WithClaims
+from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.encoded.make import claims_folder
+from sidecar.feeds.encoded.whole_rows import WithWholeRows
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.canal_json import CanalJson
+from sidecar.shared.codecs.contract import Claim, CodecWithParts
 from sidecar.shared.config import KafkaSection
 from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, Unreachable, open_folder
-from sidecar.shared.model.nouns import Change, Lane, Message, ReadEnd
+from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, ReadEnd
 from sidecar.shared.process.checks import CheckStatus
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.suitability import problems
@@ -83,6 +86,10 @@ class Sent:
         self.at = -1
 
 
+def with_claims(feed: NotifyingFeed, codec: CodecWithParts, folder: Folder, *, raw: bool, after_ts: int = 0) -> WithWholeRows:
+    return WithWholeRows(feed, codec, {Claim: ClaimFiles(codec, folder, raw=raw)}, after_ts=lambda: CommitTs(after_ts))
+
+
 def place(root: Path) -> Folder:
     return open_folder(str(root)).opened_for(feed_error)
 
@@ -93,7 +100,7 @@ def put(root: Path, name: str, value: bytes, key: bytes | None = None) -> str:
     return f"s3:/other/place/{name}"
 
 
-def all_of(feed: WithClaims) -> list[Message]:
+def all_of(feed: WithWholeRows) -> list[Message]:
     messages: list[Message] = []
     while some := feed.poll(timeout_s=0.0):
         messages += some
@@ -107,7 +114,7 @@ def test_rows_in_files_come_at_their_position_in_their_order_and_all_else_as_it_
         wanted.append(whole)
         values.append(row(number, file=put(tmp_path, f"f-{number}.json", whole)) if rng.random() < 0.4 else whole)
     sent = Sent([Message(LANE, at, b"", value, after_gap=at == 0) for at, value in enumerate(values)])
-    feed = WithClaims(sent, CanalJson(), place(tmp_path), raw=False)
+    feed = with_claims(sent, CanalJson(), place(tmp_path), raw=False)
     feed.seek({})
     messages = all_of(feed)
     assert [(message.position, message.value) for message in messages] == list(enumerate(wanted))
@@ -119,7 +126,7 @@ def test_rows_in_files_come_at_their_position_in_their_order_and_all_else_as_it_
 def test_files_may_hold_the_value_as_it_is(tmp_path: Path) -> None:
     whole = row(1, body="x")
     (tmp_path / "a.json").write_bytes(whole)
-    feed = WithClaims(Sent([Message(LANE, 0, None, row(1, file="s3://b/a.json"))]), CanalJson(), place(tmp_path), raw=True)
+    feed = with_claims(Sent([Message(LANE, 0, None, row(1, file="s3://b/a.json"))]), CanalJson(), place(tmp_path), raw=True)
     assert [(message.key, message.value) for message in all_of(feed)] == [(None, whole)]
 
 
@@ -128,7 +135,7 @@ def test_what_waits_is_bounded_and_its_lane_is_read_until_it_has_come(tmp_path: 
     monkeypatch.setattr(module, "AT_ONCE_MAX", 1)
     values = [row(number, file=put(tmp_path, f"{number}.json", row(number, body="y" * 90))) for number in range(6)]
     sent = Sent([Message(LANE, at, b"", value) for at, value in enumerate(values)], at_once=6)
-    feed = WithClaims(sent, CanalJson(), place(tmp_path), raw=False)
+    feed = with_claims(sent, CanalJson(), place(tmp_path), raw=False)
     feed.seek({})
     assert [message.position for message in feed.poll(timeout_s=0.0)] == [0]
     sent.there = {}
@@ -150,7 +157,7 @@ def test_what_waits_is_bounded_and_its_lane_is_read_until_it_has_come(tmp_path: 
 def test_a_file_that_is_gone_or_is_not_the_rows_stops_with_the_message_and_the_row(tmp_path: Path, data: bytes | None, says: str) -> None:
     if data is not None:
         (tmp_path / "a.json").write_bytes(data)
-    feed = WithClaims(Sent([Message(LANE, 7, b"", row(1, file="s3://b/a.json"))]), CanalJson(), place(tmp_path), raw=False)
+    feed = with_claims(Sent([Message(LANE, 7, b"", row(1, file="s3://b/a.json"))]), CanalJson(), place(tmp_path), raw=False)
     with pytest.raises((FeedUnsuitable, MessageUnreadable), match=says) as raised:
         feed.poll(timeout_s=0.0)
     assert "kafka/t/0@7" in str(raised.value)
@@ -159,7 +166,7 @@ def test_a_file_that_is_gone_or_is_not_the_rows_stops_with_the_message_and_the_r
 @pytest.mark.parametrize("name", ["", "../../etc/passwd", "a/..", "x.txt", "a b.json", "%2e.json"])
 def test_a_name_that_ticdc_does_not_write_is_no_path(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "read_files", None)
-    feed = WithClaims(Sent([Message(LANE, 7, b"", row(1, file=f"s3://b/{name}"))]), CanalJson(), place(tmp_path), raw=False)
+    feed = with_claims(Sent([Message(LANE, 7, b"", row(1, file=f"s3://b/{name}"))]), CanalJson(), place(tmp_path), raw=False)
     with pytest.raises(MessageUnreadable, match="which is none that TiCDC writes"):
         feed.poll(timeout_s=0.0)
 
@@ -169,7 +176,7 @@ def test_a_folder_that_does_not_answer_ends_the_term_and_the_message_comes_again
         raise Unreachable("no answer")
 
     value = row(1, file=put(tmp_path, "a.json", row(1, body="x")))
-    feed = WithClaims(Sent([Message(LANE, 0, b"", value)]), CanalJson(), place(tmp_path), raw=False)
+    feed = with_claims(Sent([Message(LANE, 0, b"", value)]), CanalJson(), place(tmp_path), raw=False)
     with monkeypatch.context() as patched:
         patched.setattr(storage, "read_files", away)
         with pytest.raises(FeedLost, match="does not answer: no answer") as raised:
@@ -180,7 +187,7 @@ def test_a_folder_that_does_not_answer_ends_the_term_and_the_message_comes_again
 
 def test_all_else_is_the_feeds_own(tmp_path: Path) -> None:
     sent = Sent([])
-    feed = WithClaims(sent, CanalJson(), place(tmp_path), raw=False)
+    feed = with_claims(sent, CanalJson(), place(tmp_path), raw=False)
     feed.acknowledge({LANE: 3})
     assert (feed.lanes(), feed.ends(), feed.read_ends()) == (frozenset({LANE}), {LANE: 0}, {LANE: ReadEnd(0, 1)})
     assert (sent.acknowledged, feed.still_because()) == ({LANE: 3}, "it waits")
@@ -201,7 +208,7 @@ def test_a_recorded_history_is_the_same_with_its_large_rows_in_files(tmp_path: P
         envelopes = (one for message in some for one in codec.envelopes(message))
         return {(one.commit_ts, one.rank, codec.identity(one)) for one in envelopes if isinstance(one, Change)}
 
-    whole = all_of(WithClaims(Sent(sent, at_once=50), codec, place(tmp_path / claimed), raw=False))
+    whole = all_of(with_claims(Sent(sent, at_once=50), codec, place(tmp_path / claimed), raw=False))
     assert sum(len(message.value or b"") > 6000 for message in whole) >= len(there) >= FILES_EACH
     assert len(changes(whole)) > 400
     assert changes(whole) <= changes(messages_of(recorded, plain))
@@ -211,7 +218,7 @@ def test_compressed_values_are_whole_again(tmp_path: Path) -> None:
     pack = pa.Codec("lz4").compress
     whole = pack(row(1, body="x" * 500), asbytes=True)
     value = pack(row(1, file=put(tmp_path, "a.json", whole)), asbytes=True)
-    feed = WithClaims(Sent([Message(LANE, 0, b"", value)]), CanalJson("lz4"), place(tmp_path), raw=False)
+    feed = with_claims(Sent([Message(LANE, 0, b"", value)]), CanalJson("lz4"), place(tmp_path), raw=False)
     assert [message.value for message in all_of(feed)] == [whole]
 
 
@@ -237,7 +244,7 @@ class TestLargeRowsOfThePreflight:
         changefeed = self.changefeed(large_message_handle_option="claim-check", claim_check_storage_uri="file:///claims")
         assert claims_folder(changefeed, KafkaSection()) is not None
         assert claims_folder(replace(changefeed, sink_uri=uri), KafkaSection()) is None
-        other = replace(self.changefeed(large_message_handle_option="handle-key-only"), sink_uri=uri)
+        other = replace(self.changefeed(large_message_handle_option="all-keys"), sink_uri=uri)
         assert "large-message-handle-option" not in [problem.setting for problem in problems(other)]
 
     def test_one_that_cannot_be_read_or_is_not_said_is_refused(self, tmp_path: Path) -> None:

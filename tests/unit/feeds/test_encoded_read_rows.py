@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from sidecar.feeds.encoded.read_rows import CodecWithReadRows, WithReadRows
-from sidecar.feeds.encoded.whole_rows import WithoutLargeRows
+from sidecar.feeds.contract import NotifyingFeed
+from sidecar.feeds.encoded.claims import ClaimFiles
+from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
+from sidecar.feeds.encoded.whole_rows import WithWholeRows
 from sidecar.shared.codecs.canal_json import CanalJson
-from sidecar.shared.codecs.contract import CodecWithParts
+from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone
 from sidecar.shared.codecs.open_protocol import OpenProtocol
 from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedLost, FeedUnsuitable, SourceError, SourceLost
 from sidecar.shared.model.keyset import Key, key_columns
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, TableName, TableSchema
+from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Message, TableName, TableSchema
 from sidecar.shared.reads.row import KeyOf, RowImage
 from spark_merge.codecs.decode.rows import decode
 from tests.recordings.make_claims import messages_of
 from tests.support.recordings import recording
 from tests.unit.decode.log import logged, recorded_changes, recorded_schemas
-from tests.unit.feeds.test_encoded_claims import Sent
+from tests.unit.feeds.test_encoded_claims import Sent, place, put, row
 
 FEEDS: dict[str, CodecWithParts] = {"open": OpenProtocol(), "canal": CanalJson(), "simple": Simple()}
 LANE = Lane("kafka/t/0")
@@ -37,14 +40,14 @@ class Versions:
     def __init__(self, changes: pa.Table, schemas: Mapping[TableName, TableSchema]) -> None:
         self.schemas = schemas
         self.versions: dict[tuple[TableName, Key], list[tuple[int, int, Texts | None]]] = {}
-        for row in changes.to_pylist():
-            name = TableName(row["schema"], row["table"])
-            for image, after in ((row["before"], False), (row["after"], True)):
+        for logged_row in changes.to_pylist():
+            name = TableName(logged_row["schema"], logged_row["table"])
+            for image, after in ((logged_row["before"], False), (logged_row["after"], True)):
                 if image is not None:
-                    ts = row["commit_ts"] - (0 if after else 1)
+                    ts = logged_row["commit_ts"] - (0 if after else 1)
                     self.versions.setdefault((name, self._key(name, image)), []).append((ts, int(after), image))
-            if row["after"] is None:
-                self.versions[name, self._key(name, row["before"])].append((row["commit_ts"], 0, None))
+            if logged_row["after"] is None:
+                self.versions[name, self._key(name, row["before"])].append((logged_row["commit_ts"], 0, None))
         for versions in self.versions.values():
             versions.sort(key=lambda one: one[:2])
 
@@ -59,7 +62,12 @@ class Versions:
         return RowImage(schema.columns, images[-1]) if images and images[-1] is not None else None
 
 
-def all_of(feed: WithReadRows) -> list[Message]:
+def with_read_rows(feed: NotifyingFeed, codec: CodecWithParts, rows: RowsInTime, zone: ServerZone, *, after_ts: int = 0) -> WithWholeRows:
+    keys = KeyRows(codec.name, rows, zone)
+    return WithWholeRows(feed, codec, {KeyAlone: keys}, after_ts=lambda: CommitTs(after_ts), end=keys.close)
+
+
+def all_of(feed: WithWholeRows) -> list[Message]:
     feed.seek({})
     messages: list[Message] = []
     while some := feed.poll(timeout_s=0.0):
@@ -83,7 +91,7 @@ def test_the_recorded_rows_are_those_of_the_feed_that_has_them_whole(name: str, 
     whole = recorded_changes(folder, "canal-json", codec="canal-json")
     versions = Versions(decode(logged(whole, codec="canal-json"), codec="canal-json", schemas=schemas), schemas)
     messages = messages_of(folder, f"{name}-handle-key-only")
-    feed = WithReadRows(Sent(messages, at_once=50), codec, versions, ServerZone())
+    feed = with_read_rows(Sent(messages, at_once=50), codec, versions, ServerZone())
     read = all_of(feed)
     assert sum(one.value is not None and one.value.startswith(READ_ROW_HEAD) and b'"buildTs":0' in one.value for one in read) == rows
     assert decoded(CodecWithReadRows(codec), read, schemas) == decoded(CanalJson(), messages_of(folder, "canal-json"), schemas)
@@ -126,7 +134,7 @@ def test_a_row_is_read_as_of_its_commit_and_what_it_was_as_of_the_moment_before(
 ) -> None:
     answers = Answers(None)
     answers.answer = RowImage(answers.schema.columns, ["7", *[None] * (len(answers.schema.columns) - 1)])
-    (message,) = all_of(WithReadRows(one(type_, old), CanalJson(), answers, ServerZone()))
+    (message,) = all_of(with_read_rows(one(type_, old), CanalJson(), answers, ServerZone()))
     assert answers.asked == asked
     assert message.value is not None
     assert (b'"type":"%s"' % type_) in message.value
@@ -142,7 +150,7 @@ def test_a_row_is_read_as_of_its_commit_and_what_it_was_as_of_the_moment_before(
     ],
 )
 def test_what_cannot_be_read_stops_with_the_row(answer: RowImage | Exception | None, kind: type[Exception], text: str) -> None:
-    feed = WithReadRows(one(), CanalJson(), Answers(answer), ServerZone())
+    feed = with_read_rows(one(), CanalJson(), Answers(answer), ServerZone())
     with pytest.raises(kind) as caught:
         all_of(feed)
     assert str(caught.value).startswith("message kafka/t/0@3: the row of shop.doc at commit_ts 100 is larger than a message, and ")
@@ -152,16 +160,39 @@ def test_what_cannot_be_read_stops_with_the_row(answer: RowImage | Exception | N
 def test_a_key_that_is_none_stops_with_the_row() -> None:
     sent = Sent([Message(LANE, 3, b"", (KEYS % (b"INSERT", b"null")).replace(b'"id":"7"', b'"id":"x"'))])
     with pytest.raises(FeedUnsuitable, match=r"^message kafka/t/0@3: the row of shop\.doc .*value of key column id"):
-        all_of(WithReadRows(sent, CanalJson(), Answers(None), ServerZone()))
+        all_of(with_read_rows(sent, CanalJson(), Answers(None), ServerZone()))
 
 
-def test_a_row_in_a_file_is_not_of_such_a_changefeed() -> None:
-    value = (KEYS % (b"INSERT", b"null")).replace(b'"onlyHandleKey":true', b'"claimCheckLocation":"s3://b/a.json"')
-    with pytest.raises(FeedUnsuitable, match="is in a file"):
-        all_of(WithReadRows(Sent([Message(LANE, 3, b"", value)]), CanalJson(), Answers(None), ServerZone()))
+CLAIMED = (KEYS % (b"INSERT", b"null")).replace(b'"onlyHandleKey":true', b'"claimCheckLocation":"s3://b/a.json"')
 
 
-def test_who_looks_at_messages_alone_passes_over_them() -> None:
+def test_a_row_of_a_kind_without_a_way_to_fetch_it_is_refused() -> None:
+    with pytest.raises(FeedUnsuitable, match=r"^message kafka/t/0@3: the row of shop\.doc .*a reference to s3://b/a\.json"):
+        all_of(with_read_rows(Sent([Message(LANE, 3, b"", CLAIMED)]), CanalJson(), Answers(None), ServerZone()))
+
+
+def test_each_row_is_fetched_in_the_way_that_its_message_says(tmp_path: Path) -> None:
+    """The changefeed's option was changed between them."""
+    put(tmp_path, "a.json", row(7, body="x"))
+    answers = Answers(None)
+    answers.answer = RowImage(answers.schema.columns, ["7", *[None] * (len(answers.schema.columns) - 1)])
+    keys, files = KeyRows("canal-json", answers, ServerZone()), ClaimFiles(CanalJson(), place(tmp_path), raw=False)
+    sent = Sent([Message(LANE, 3, b"", row(7, file="s3://b/a.json")), Message(LANE, 4, b"", KEYS % (b"INSERT", b"null"))])
+    feed = WithWholeRows(sent, CanalJson(), {KeyAlone: keys, Claim: files}, after_ts=lambda: CommitTs(0), end=keys.close)
+    first, second = all_of(feed)
+    assert (first.position, first.value) == (3, row(7, body="x"))
+    assert (second.position, (second.value or b"").startswith(READ_ROW_HEAD)) == (4, True)
+
+
+@pytest.mark.parametrize("value", [KEYS % (b"INSERT", b"null"), CLAIMED], ids=["key", "file"])
+def test_a_row_that_nobody_takes_is_not_fetched_and_a_gap_before_it_stays_one(value: bytes) -> None:
     whole = KEYS.replace(b',"onlyHandleKey":true', b"") % (b"INSERT", b"null")
-    sent = Sent([Message(LANE, 3, b"", KEYS % (b"INSERT", b"null")), Message(LANE, 4, b"", whole)])
-    assert [message.position for message in WithoutLargeRows(sent, CanalJson()).poll(timeout_s=0.0)] == [4]
+    sent = Sent([Message(LANE, 3, b"", value, after_gap=True), Message(LANE, 4, b"", whole)])
+    feed = with_read_rows(sent, CanalJson(), Answers(SourceError("it is garbage-collected", hint="")), ServerZone(), after_ts=100)
+    assert [(message.position, message.after_gap) for message in all_of(feed)] == [(4, True)]
+
+
+def test_a_label_that_is_not_known_stops_with_the_row() -> None:
+    answers = Answers(RowImage([Column("id", "int"), Column("e", "enum")], ["7", "x"]))
+    with pytest.raises(FeedUnsuitable, match=r"^message kafka/t/0@3: the row of shop\.doc .*none of the 0 labels"):
+        all_of(with_read_rows(one(), CanalJson(), answers, ServerZone()))
