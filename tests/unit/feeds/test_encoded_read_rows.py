@@ -47,7 +47,7 @@ class Versions:
                     ts = logged_row["commit_ts"] - (0 if after else 1)
                     self.versions.setdefault((name, self._key(name, image)), []).append((ts, int(after), image))
             if logged_row["after"] is None:
-                self.versions[name, self._key(name, row["before"])].append((logged_row["commit_ts"], 0, None))
+                self.versions[name, self._key(name, logged_row["before"])].append((logged_row["commit_ts"], 0, None))
         for versions in self.versions.values():
             versions.sort(key=lambda one: one[:2])
 
