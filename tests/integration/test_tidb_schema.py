@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.shared.errors import FeedUnsuitable, RefusedRequest, SourceError, UnfitKeys
 from sidecar.shared.model.nouns import CommitTs, TableDefinition, TableName, TableSchema
+from sidecar.shared.mysql.account import Account
+from sidecar.shared.mysql.retry import carried_out
+from sidecar.shared.mysql.roles import Role
+from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.row import RowImage, read_row
 from sidecar.shared.rowcodec.table_info import table_schema
 from sidecar.shared.sql.text import quoted_text
 from tests.support.recordings import recording
@@ -189,6 +195,42 @@ def test_keys_of_a_table_without_one_are_refused(mariadb: MariaDb, schemas: Tidb
     for name in ("heap", "nowhere"):
         with pytest.raises(RefusedRequest, match=f"app.{name} does not exist or has no key"):
             schemas.keys(TableName("app", name), [("1",)])
+
+
+def read(mariadb: MariaDb, table: TableName, key: dict[str, str]) -> RowImage | None:
+    with closing(MysqlSession(Account.of(mariadb.settings()), Role.READ_SOURCE)) as session:
+        key_of = lambda columns: tuple(key[column.name] for column in columns)  # noqa: E731 - as short as it is used
+        return carried_out(session, lambda: read_row(session, table, key.keys(), key_of), doing="reading a row")
+
+
+def test_a_row_is_read_by_the_key_that_its_message_has(mariadb: MariaDb, schemas: TidbSchemas) -> None:
+    """Beside a DDL SQL can have another handle key already."""
+    columns = "e enum('x','y') NOT NULL, n decimal(5,1) NOT NULL, s varchar(20) character set gbk NOT NULL, v binary(2), u int NOT NULL"
+    mariadb.execute(f"CREATE TABLE app.t ({columns}, PRIMARY KEY (s, e, n), UNIQUE KEY (u))")
+    mariadb.execute("INSERT INTO app.t VALUES ('y', -1.5, '中''', x'01', 7), ('x', -1.5, '中''', NULL, 8)")
+    whole = RowImage(schemas.tables()[TABLE].columns, ["y", "-1.5", "中'", "0100", "7"])
+    assert read(mariadb, TABLE, {"s": "中'", "n": "-1.5", "e": "y"}) == whole
+    assert read(mariadb, TABLE, {"u": "7"}) == whole
+    assert read(mariadb, TABLE, {"u": "9"}) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "says"),
+    [
+        ("nowhere", {"id": "1"}, "it is not there"),
+        ("t", {"gone": "1", "id": "1"}, "it does not have gone, of the key that the message has"),
+        ("t", {}, "the message has no column of its key"),
+        ("t", {"v": "1"}, "2 rows have it"),
+        ("t", {"id": "one"}, "one"),
+    ],
+)
+def test_a_row_that_its_key_does_not_name_is_refused(
+    mariadb: MariaDb, schemas: TidbSchemas, table: str, key: dict[str, str], says: str
+) -> None:
+    mariadb.execute("CREATE TABLE app.t (id int PRIMARY KEY, v int)", "INSERT INTO app.t VALUES (1, 1), (2, 1)")
+    with pytest.raises(SourceError, match=says) as refused:
+        read(mariadb, TableName("app", table), key)
+    assert refused.value.hint
 
 
 def test_a_cluster_that_limits_selects_loses_no_table(mariadb: MariaDb, schemas: TidbSchemas) -> None:

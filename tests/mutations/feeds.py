@@ -7,6 +7,7 @@ from tests.mutations.mutation import SIMULATION, Mutation
 STREAMS = "tests/unit/feeds/test_binlog_streams.py"
 COLLECTED = "tests/unit/pump/test_collected.py"
 CLAIMS = "tests/unit/feeds/test_encoded_claims.py"
+READ_ROWS = "tests/unit/feeds/test_encoded_read_rows.py"
 FILES = "tests/unit/feeds/test_storage_reading.py"
 BUCKETS = f"{FILES}::test_no_mark_passes_a_row_or_a_ddl_whatever_crashes"
 LOST = f"{FILES}::TestLost"
@@ -295,17 +296,59 @@ FEEDS = [
 STORAGE = [
     Mutation(
         "what is in a file is taken for the row, whatever it is",
-        "sidecar/feeds/encoded/claims.py::WithClaims._check",
-        "if rows == [(claim.commit_ts, *claim.table)]:",
-        "if rows:",
+        "sidecar/feeds/encoded/claims.py::ClaimFiles._whole",
+        "if changes != [(row.row.commit_ts, *row.row.table)]:",
+        "if not changes:",
         f"{CLAIMS}::test_a_file_that_is_gone_or_is_not_the_rows_stops_with_the_message_and_the_row",
     ),
     Mutation(
         "what waits for its file has a lane that has ended",
-        "sidecar/feeds/encoded/claims.py::WithClaims.incarnations",
+        "sidecar/feeds/encoded/whole_rows.py::WithWholeRows.incarnations",
         "if lane in lanes",
         "if lane not in lanes",
         f"{CLAIMS}::test_what_waits_is_bounded_and_its_lane_is_read_until_it_has_come",
+    ),
+    Mutation(
+        "rows that nobody takes are fetched, though they may be gone for good",
+        "sidecar/feeds/encoded/whole_rows.py::WithWholeRows._take",
+        "one.row.commit_ts <= self._after_ts",
+        "one.row.commit_ts < 0",
+        f"{READ_ROWS}::test_a_row_that_nobody_takes_is_not_fetched_and_a_gap_before_it_stays_one",
+    ),
+    Mutation(
+        "a gap before a row that nobody takes is lost",
+        "sidecar/feeds/encoded/whole_rows.py::WithWholeRows._take",
+        "first = first._replace(after_gap=True)",
+        "pass",
+        f"{READ_ROWS}::test_a_row_that_nobody_takes_is_not_fetched_and_a_gap_before_it_stays_one",
+    ),
+    Mutation(
+        "what a row was is read as of its own commit",
+        "sidecar/feeds/encoded/read_rows.py::KeyRows._read",
+        "CommitTs(row.commit_ts - 1)",
+        "row.commit_ts",
+        f"{READ_ROWS}::test_a_row_is_read_as_of_its_commit_and_what_it_was_as_of_the_moment_before",
+    ),
+    Mutation(
+        "a row is read by the key that SQL shows",
+        "sidecar/shared/reads/row.py::read_row",
+        "tuple(name for name in schema.column_names() if name in columns)",
+        "schema.key",
+        "tests/integration/test_tidb_schema.py::test_a_row_is_read_by_the_key_that_its_message_has",
+    ),
+    Mutation(
+        "a set of a row that was read is the number of its labels",
+        "sidecar/shared/columns/simple.py::written",
+        "1 << _place(label, column)",
+        "1 + _place(label, column)",
+        "tests/property/test_read_rows.py::test_a_row_of_any_type_is_what_was_read",
+    ),
+    Mutation(
+        "one moment of two is taken for a key",
+        "sidecar/feeds/encoded/make.py::with_whole_rows",
+        "ServerZone(settings.server_tz)",
+        "ServerZone(settings.server_tz, settings.ambiguous)",
+        f"{READ_ROWS}::test_a_key_that_stands_for_two_moments_is_no_key",
     ),
     Mutation(
         "a mark comes though a number is missing",

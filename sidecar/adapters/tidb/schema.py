@@ -85,8 +85,8 @@ class TidbSchemas:
 
         return self._when_loaded(f"reading the tables' schemas as of TSO {at_ts}", once, shown)
 
-    def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None:
-        """The row with this handle key as it was at `at_ts`, when all servers have loaded what the table was then; None: there was none.
+    def row(self, table: TableName, at_ts: CommitTs, columns: Collection[str], key_of: KeyOf) -> RowImage | None:
+        """The row with this key, of `columns`, as it was at `at_ts`, when all servers have loaded what the table was then; None: there was none.
         Any thread. Raises SourceError also for a time that is garbage-collected or where the source keeps none, and what `key_of` does."""
 
         def once(session: MysqlSession) -> tuple[Sequence[str], None]:
@@ -96,7 +96,7 @@ class TidbSchemas:
 
         doing = f"reading a row of {table} as of TSO {at_ts}"
         copy(self)._when_loaded(doing, once, lambda _: False)
-        return self._ask(doing, lambda session: as_of(session, at_ts, lambda then: read_row(then, table, key_of)))
+        return self._ask(doing, lambda session: as_of(session, at_ts, lambda then: read_row(then, table, columns, key_of)))
 
     def names(self) -> Mapping[TableName, int]:
         """The same tables, and views, with their ids at the moment of the call, for little. As of a TSO where there is one, when all

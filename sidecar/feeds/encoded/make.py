@@ -17,7 +17,7 @@ from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
-from sidecar.feeds.encoded.whole_rows import Fetch, WithWholeRows
+from sidecar.feeds.encoded.whole_rows import CodecOfWholeRows, Fetch, WithWholeRows
 from sidecar.shared.codecs.contract import Claim, Codec, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
@@ -100,18 +100,16 @@ def with_whole_rows(
     """With the rows that are larger than a message, where the changefeed has such; `after_ts` as of WithWholeRows. Raises ConfigError."""
     if not has_large_rows(changefeed):
         return feed
-    keys = KeyRows(codec.name, rows, ServerZone(settings.server_tz, settings.ambiguous))
+    keys = KeyRows(codec.name, rows, ServerZone(settings.server_tz))
     ways: dict[type[Claim] | type[KeyAlone], Fetch] = {KeyAlone: keys}
     if (folder := claims_folder(changefeed, settings)) is not None:
         ways[Claim] = ClaimFiles(codec, folder, raw=has_raw_claims(changefeed))
     return WithWholeRows(feed, cast(CodecWithParts, codec), ways, after_ts=after_ts, end=keys.close)
 
 
-def without_large_rows(feed: NotifyingFeed, codec: Codec, changefeed: Changefeed) -> NotifyingFeed:
+def of_whole_rows(codec: Codec, changefeed: Changefeed) -> Codec:
     """For who looks at messages alone."""
-    if not has_large_rows(changefeed):
-        return feed
-    return WithWholeRows(feed, cast(CodecWithParts, codec), {}, after_ts=lambda: CommitTs(2**64))
+    return CodecOfWholeRows(cast(CodecWithParts, codec)) if has_large_rows(changefeed) else codec
 
 
 def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | None:

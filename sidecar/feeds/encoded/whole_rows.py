@@ -17,7 +17,7 @@ from sidecar.feeds.contract import NotifyingFeed
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone
 from sidecar.shared.codecs.refusals import large_message
-from sidecar.shared.model.nouns import CommitTs, Lane, Message, ReadEnd
+from sidecar.shared.model.nouns import CommitTs, Envelope, Lane, Message, ReadEnd
 
 AT_ONCE_MAX = 8
 """Rows that are fetched side by side. Each can have 120 MB, TiDB's own limit."""
@@ -132,16 +132,16 @@ class WithWholeRows(NotifyingFeedAround):
         return bool(messages) and messages[-1][:2] == _message(self._waiting[0])[:2]
 
 
-class WithoutLargeRows(NotifyingFeedAround):
-    """For who looks at messages alone: rows that are not whole are passed over."""
+class CodecOfWholeRows:
+    """For who looks at messages alone: `codec`, but for rows that are not whole."""
 
-    def __init__(self, feed: NotifyingFeed, codec: CodecWithParts) -> None:
-        super().__init__(feed)
+    def __init__(self, codec: CodecWithParts) -> None:
         self._codec = codec
+        self.name, self.identity, self.mark = codec.name, codec.identity, codec.mark
 
-    def poll(self, *, timeout_s: float) -> Sequence[Message]:
-        parts = [one for message in self._feed.poll(timeout_s=timeout_s) for one in parts_of(message, self._codec)]
-        return [one for one in parts if isinstance(one, Message)]
+    def envelopes(self, message: Message) -> list[Envelope]:
+        whole = [one for one in parts_of(message, self._codec) if isinstance(one, Message)]
+        return [envelope for one in whole for envelope in self._codec.envelopes(one)]
 
 
 def parts_of(message: Message, codec: CodecWithParts) -> list[Message | NotWhole]:

@@ -20,7 +20,7 @@ from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_i
 from sidecar.adapters.etcd.keys import Keys
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, Tables, age_s
 from sidecar.feeds.encoded.checks import HIDDEN, LARGE_ROWS, SETTINGS
-from sidecar.feeds.encoded.make import without_large_rows
+from sidecar.feeds.encoded.make import of_whole_rows
 from sidecar.feeds.kafka.client import REQUEST_TIMEOUT_S, Cluster
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, partition_of
@@ -224,9 +224,7 @@ def _messages(it: CheckResult) -> Checking[Tail]:
     cluster, partitions = it[KAFKA], it[TOPICS]
     feed = _feed(it)
     it.opened.callback(feed.close)
-    codec = _codec(it[CHANGEFEED])
-    whole_rows = without_large_rows(feed, codec, it[CHANGEFEED])
-    tail = Tail(whole_rows, codec, kept_tables=_with_times(it.get(TABLES, {})))
+    tail = Tail(feed, of_whole_rows(_codec(it[CHANGEFEED]), it[CHANGEFEED]), kept_tables=_with_times(it.get(TABLES, {})))
     whole = tail.look_back(cluster.available(partitions), timeout_s=LOOK_BACK_S)
     tail.begin(cluster.available(partitions))
     cut = "" if whole else f" (as many as came in {LOOK_BACK_S:.0f} s)"

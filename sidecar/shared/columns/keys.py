@@ -16,7 +16,9 @@ from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.nouns import Column
 
-_HINT = "set kafka.server_tz to the TiCDC server's --tz; if it is, report TiCDC's version and this message"
+_HINT = (
+    "set kafka.server_tz to the TiCDC server's --tz; if it is, let the changefeed send such rows whole (max-message-bytes, or claim-check)"
+)
 
 
 class _CellsModule(Protocol):
@@ -27,7 +29,8 @@ class _CellsModule(Protocol):
 
 
 def key_texts(protocol: str, cells: Mapping[str, Any], columns: Sequence[Column], zone: ServerZone) -> Key:
-    """Of one of CARRIERS. Raises FeedUnsuitable for cells that are none of these columns."""
+    """Of one of CARRIERS. `zone` takes no moment of two: the other one could be another row's. Raises FeedUnsuitable for cells that are
+    none of these columns."""
     codec = CARRIERS[protocol].codec
     assert codec is not None, "a carrier has a codec"
     module = cast(_CellsModule, import_module(f"sidecar.shared.columns.{codec.__name__.rpartition('.')[2]}"))
@@ -37,8 +40,7 @@ def key_texts(protocol: str, cells: Mapping[str, Any], columns: Sequence[Column]
             text = module.texts([module.cell(cells[column.name], column)], column, zone)[0].as_py()
         except (KeyError, UnfitValue, msgspec.ValidationError) as error:
             what = "has no" if isinstance(error, KeyError) else f"does not have ({error}) a"
-            hint = error.hint if isinstance(error, UnfitValue) and error.hint else _HINT
-            raise FeedUnsuitable(f"the message {what} value of key column {column.name} ({column.kind})", hint=hint) from error
+            raise FeedUnsuitable(f"the message {what} value of key column {column.name} ({column.kind})", hint=_HINT) from error
         if text is None:
             raise FeedUnsuitable(f"the message has NULL for key column {column.name}", hint=_HINT)
         texts.append(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sidecar.shared.errors import SourceError
@@ -15,6 +16,8 @@ from sidecar.shared.resultset.packets import read_packets
 
 _HINT = "set source to the changefeed's upstream TiDB, and let source.user SELECT this table"
 
+_KEY_HINT = "a DDL was changing the key: let the changefeed send such rows whole (max-message-bytes, or claim-check)"
+
 KeyOf = Callable[[Sequence[Column]], Key]
 """The key's columns to the key, canonical text."""
 
@@ -26,16 +29,20 @@ class RowImage(NamedTuple):
     texts: Sequence[str | None]
 
 
-def read_row(session: MysqlSession, table: TableName, key_of: KeyOf) -> RowImage | None:
-    """None: there is no such row. Raises SourceError for a table that is not there or has no handle key, and what `key_of` does; pymysql's
-    errors."""
+def read_row(session: MysqlSession, table: TableName, columns: Collection[str], key_of: KeyOf) -> RowImage | None:
+    """None: there is no such row. `columns`: the key's, which beside a DDL may be another one than SQL shows. Raises SourceError for a table
+    that is not there or does not have them, and what `key_of` does; pymysql's errors."""
     doing = f"reading a row of {table} by its key"
     schema = next(iter(read_schemas(session, table).values()), None)  # the feed may write the name in another case
-    if schema is None or not schema.key:
-        raise SourceError(f"{doing}: it {'is not there' if schema is None else 'has no handle key'}", hint=_HINT)
-    key = handle_read_key(schema, read_facts(session, table)[schema.name])
+    if schema is None:
+        raise SourceError(f"{doing}: it is not there", hint=_HINT)
+    if not columns or (lost := sorted(set(columns).difference(schema.column_names()))):
+        what = f"it does not have {', '.join(lost)}, of the key that the message has" if columns else "the message has no column of its key"
+        raise SourceError(f"{doing}: {what}", hint=_KEY_HINT)
+    by_key = replace(schema, key=tuple(name for name in schema.column_names() if name in columns))
+    key = handle_read_key(by_key, read_facts(session, table)[schema.name])
     try:
-        sql = keys_select(schema, key, [key_of(key_columns(schema))], where=None)
+        sql = keys_select(schema, key, [key_of(key_columns(by_key))], where=None)
     except NotAKey as error:
         raise SourceError(f"{doing}: {error}", hint=_HINT) from error
     rows = canonical(read_packets(session, sql, len(schema.columns) + 1), schema.columns, where=doing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,20 @@ import pytest
 
 from sidecar.feeds.contract import NotifyingFeed
 from sidecar.feeds.encoded.claims import ClaimFiles
+from sidecar.feeds.encoded.make import with_whole_rows
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
-from sidecar.feeds.encoded.whole_rows import WithWholeRows
+from sidecar.feeds.encoded.whole_rows import CodecOfWholeRows, WithWholeRows
 from sidecar.shared.codecs.canal_json import CanalJson
 from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone
 from sidecar.shared.codecs.open_protocol import OpenProtocol
 from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple
 from sidecar.shared.columns.zone import ServerZone
+from sidecar.shared.config import KafkaSection
 from sidecar.shared.errors import FeedLost, FeedUnsuitable, SourceError, SourceLost
 from sidecar.shared.model.keyset import Key, key_columns
 from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Message, TableName, TableSchema
 from sidecar.shared.reads.row import KeyOf, RowImage
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from spark_merge.codecs.decode.rows import decode
 from tests.recordings.make_claims import messages_of
 from tests.support.recordings import recording
@@ -55,8 +58,9 @@ class Versions:
         names = self.schemas[name].column_names()
         return tuple(str(image[names.index(column)]) for column in self.schemas[name].key)
 
-    def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None:
+    def row(self, table: TableName, at_ts: CommitTs, columns: Collection[str], key_of: KeyOf) -> RowImage | None:
         schema = self.schemas[table]
+        assert set(columns) == set(schema.key)
         versions = self.versions.get((table, key_of(key_columns(schema))), [])
         images = [image for ts, _, image in versions if ts <= at_ts]
         return RowImage(schema.columns, images[-1]) if images and images[-1] is not None else None
@@ -110,7 +114,7 @@ class Answers:
         self.answer, self.asked = answer, list[tuple[int, Key]]()
         self.schema = recorded_schemas(recording("large"))[TableName("shop", "doc")]
 
-    def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None:
+    def row(self, table: TableName, at_ts: CommitTs, columns: Collection[str], key_of: KeyOf) -> RowImage | None:
         self.asked.append((at_ts, key_of(key_columns(self.schema))))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -196,3 +200,30 @@ def test_a_label_that_is_not_known_stops_with_the_row() -> None:
     answers = Answers(RowImage([Column("id", "int"), Column("e", "enum")], ["7", "x"]))
     with pytest.raises(FeedUnsuitable, match=r"^message kafka/t/0@3: the row of shop\.doc .*none of the 0 labels"):
         all_of(with_read_rows(one(), CanalJson(), answers, ServerZone()))
+
+
+def test_a_key_that_stands_for_two_moments_is_no_key() -> None:
+    """Whatever kafka.ambiguous takes for values: the other moment can be another row's."""
+    definition = {"sink": {"kafka-config": {"large-message-handle": {"large-message-handle-option": "handle-key-only"}}}}
+    uri = "kafka://b/t?protocol=canal-json&enable-tidb-extension=true"
+    large = Changefeed(ChangefeedName("cf"), "1", uri, protocol="canal-json", config=definition)
+    zone = KafkaSection(server_tz="Europe/Berlin", ambiguous="first")
+
+    class Zoned(Answers):
+        def row(self, table: TableName, at_ts: CommitTs, columns: Collection[str], key_of: KeyOf) -> RowImage | None:
+            key_of([Column("id", "timestamp")])
+            return None
+
+    sent = Sent([Message(LANE, 3, b"", (KEYS % (b"INSERT", b"null")).replace(b'"id":"7"', b'"id":"2024-10-27 02:30:00"'))])
+    feed = with_whole_rows(sent, CanalJson(), large, zone, Zoned(None), lambda: CommitTs(0))
+    with pytest.raises(FeedUnsuitable, match=r"does not have \(.*two moments.*\) a value of key column id"):
+        feed.seek({})
+        feed.poll(timeout_s=0.0)
+
+
+def test_who_looks_at_messages_alone_passes_over_rows_that_are_not_whole() -> None:
+    codec = CodecOfWholeRows(CanalJson())
+    whole = (KEYS.replace(b',"onlyHandleKey":true', b"")) % (b"INSERT", b"null")
+    (change,) = codec.envelopes(Message(LANE, 4, b"", whole))
+    assert isinstance(change, Change)
+    assert [codec.envelopes(Message(LANE, 3, b"", value)) for value in (CLAIMED, KEYS % (b"INSERT", b"null"))] == [[], []]
