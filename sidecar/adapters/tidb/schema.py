@@ -86,8 +86,9 @@ class TidbSchemas:
         return self._when_loaded(f"reading the tables' schemas as of TSO {at_ts}", once, shown)
 
     def row(self, table: TableName, at_ts: CommitTs, columns: Collection[str], key_of: KeyOf) -> RowImage | None:
-        """The row with this key, of `columns`, as it was at `at_ts`, when all servers have loaded what the table was then; None: there was none.
-        Any thread. Raises SourceError also for a time that is garbage-collected or where the source keeps none, and what `key_of` does."""
+        """The row with this key, of `columns`, as it was at `at_ts`, when all servers have loaded what the table was then; None: there was
+        none. Any thread. Raises SourceError also for a time that is garbage-collected or where the source keeps none, and what `key_of`
+        does."""
 
         def once(session: MysqlSession) -> tuple[Sequence[str], None]:
             now_ts = present_ts(session)

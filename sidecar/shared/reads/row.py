@@ -30,8 +30,8 @@ class RowImage(NamedTuple):
 
 
 def read_row(session: MysqlSession, table: TableName, columns: Collection[str], key_of: KeyOf) -> RowImage | None:
-    """None: there is no such row. `columns`: the key's, which beside a DDL may be another one than SQL shows. Raises SourceError for a table
-    that is not there or does not have them, and what `key_of` does; pymysql's errors."""
+    """None: there is no such row. `columns`: the key's, which beside a DDL may be another one than SQL shows. Raises SourceError for a
+    table that is not there or does not have them, and what `key_of` does; pymysql's errors."""
     doing = f"reading a row of {table} by its key"
     schema = next(iter(read_schemas(session, table).values()), None)  # the feed may write the name in another case
     if schema is None:
