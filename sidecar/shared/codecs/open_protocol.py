@@ -15,7 +15,7 @@ whole (`ohk`, `ccl`), and the next one may say so too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
@@ -127,7 +127,7 @@ class OpenProtocol:
                 parts.append((message.key[:_LENGTH_BYTES] + _framed(key), _framed(value)))
         return parts
 
-    def _keys(self, message: Message, number: int, value: bytes) -> dict[str, dict[str, Any]]:
+    def _keys(self, message: Message, number: int, value: bytes) -> Mapping[str, dict[str, Any]]:
         try:
             return _decode_keys(self._decompressed(message, number, value))
         except JSON_ERRORS as error:

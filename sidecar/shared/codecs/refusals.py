@@ -20,7 +20,8 @@ UNREADABLE_HINT = (
     "into an empty topic or folder"
 )
 LARGE_MESSAGE_HINT = (
-    'set large-message-handle-option = "claim-check" in [sink.kafka-config.large-message-handle] of the changefeed; or "none", and raise '
+    'set large-message-handle-option = "claim-check" in [sink.kafka-config.large-message-handle] of the changefeed, or "handle-key-only"'
+    ' where a feed of Kafka may read such rows from TiDB; or "none", and raise '
     "max-message-bytes in its sink URI (and message.max.bytes of the brokers) above the largest row"
 )
 CORRUPTED_HINT = (

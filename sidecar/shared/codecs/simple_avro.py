@@ -107,7 +107,7 @@ def _as_json(message: Message, value: bytes) -> bytes:
 
 
 def _plain(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    made = {"type": kind, "commitTs": 0} | {name: part for name, part in payload.items() if part is not None}
+    made: dict[str, Any] = {"type": kind, "commitTs": 0} | {name: part for name, part in payload.items() if part is not None}
     for name in made.keys() & {"tableSchema", "preTableSchema"}:
         made[name] = {"schema": made[name]["database"]} | made[name]
     for name in made.keys() & {"data", "old"}:

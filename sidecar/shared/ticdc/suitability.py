@@ -155,7 +155,7 @@ def _of_messages(changefeed: Changefeed) -> Iterator[Problem]:
     except FeedUnsuitable as error:
         protocol = protocol_of(settings.protocol)
         setting = "protocol"
-        if protocol in CARRIERS.values():
+        if protocol is not None and protocol.name in CARRIERS:
             setting = "enable-tidb-extension" if protocol.needs_extension else "encoding-format"
         yield Problem(setting, error.message, error.hint)
     yield from _of_versions(changefeed)

@@ -59,8 +59,9 @@ def test_a_map_whose_order_differs_is_the_same_change() -> None:
 
 def test_ddls_marks_and_forms_are_read() -> None:
     table = {"database": "shop", "table": "t", "tableID": 5, "version": 9, "columns": [], "indexes": []}
-    ddl = {"version": 1, "type": "ALTER", "sql": "ALTER TABLE `t` ADD COLUMN `a` INT", "commitTs": 11, "buildTs": 2, "tableSchema": table}
-    assert SimpleAvro().envelopes(message(avro("DDL", ddl))) == [Ddl(CommitTs(11), Rank.DDL, "shop", "t", ddl["sql"], LANE, 17)]
+    sql = "ALTER TABLE `t` ADD COLUMN `a` INT"
+    ddl = {"version": 1, "type": "ALTER", "sql": sql, "commitTs": 11, "buildTs": 2, "tableSchema": table}
+    assert SimpleAvro().envelopes(message(avro("DDL", ddl))) == [Ddl(CommitTs(11), Rank.DDL, "shop", "t", sql, LANE, 17)]
     assert SimpleAvro().envelopes(message(avro("BOOTSTRAP", {"version": 1, "buildTs": 2, "tableSchema": table}, "Bootstrap"))) == []
     assert SimpleAvro().envelopes(message(encode_resolved(12, 2)[1])) == [Resolved(LANE, CommitTs(12), 17)]
 

@@ -204,7 +204,7 @@ def test_a_label_that_is_not_known_stops_with_the_row() -> None:
 
 def test_a_key_that_stands_for_two_moments_is_no_key() -> None:
     """Whatever kafka.ambiguous takes for values: the other moment can be another row's."""
-    definition = {"sink": {"kafka-config": {"large-message-handle": {"large-message-handle-option": "handle-key-only"}}}}
+    definition: dict[str, object] = {"sink": {"kafka-config": {"large-message-handle": {"large-message-handle-option": "handle-key-only"}}}}
     uri = "kafka://b/t?protocol=canal-json&enable-tidb-extension=true"
     large = Changefeed(ChangefeedName("c", "n", "cf"), "1", uri, protocol="canal-json", config=definition)
     zone = KafkaSection(server_tz="Europe/Berlin", ambiguous="first")

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, ChangefeedSinkUri, ColumnSelector, Dispatcher, EventFilter
-from sidecar.shared.ticdc.changefeed_info import changefeed, client_settings, codec_of, codec_settings, kafka_place, masked
+from sidecar.shared.ticdc.changefeed_info import CodecSettings, changefeed, client_settings, codec_of, codec_settings, kafka_place, masked
 from tests.support.recordings import recorded_cluster
 
 OPEN = "kafka://h:9092/t?protocol=open-protocol"
@@ -77,7 +77,7 @@ def test_the_recorded_filter_and_dispatchers_are_read(architecture: str) -> None
     )
     assert feed.dispatchers == (Dispatcher(("shop.item",), "etcdcap_{schema}_{table}", "index-value"), Dispatcher(("*.*",), "", "table"))
     assert feed.column_selectors == (ColumnSelector(("shop.item",), ("*", "!picture")),)
-    assert codec_settings(feed) == ("canal-json", True, "")
+    assert codec_settings(feed) == CodecSettings("canal-json", True, "")
 
 
 @pytest.mark.recordings
@@ -137,7 +137,7 @@ def test_the_sink_uri_wins_over_the_config() -> None:
     config = {"sink": {"protocol": "canal-json", "kafka-config": {"codec-config": {"enable-tidb-extension": True}}}}
     assert made("kafka://h:9092/t?protocol=open-protocol", config).protocol == "open-protocol"
     assert made("kafka://h:9092/t?protocol=", config).protocol == "canal-json"
-    assert codec_settings(made("kafka://h:9092/t", config)) == ("canal-json", True, "")
+    assert codec_settings(made("kafka://h:9092/t", config)) == CodecSettings("canal-json", True, "")
     assert codec_settings(made("kafka://h:9092/t?enable-tidb-extension=false", config)).tidb_extension, "as mergo merges"
 
 
