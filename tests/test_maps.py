@@ -100,7 +100,7 @@ def test_every_finding_has_a_line_with_a_test_or_why_it_has_none() -> None:
 
 
 _FILE = re.compile(r"(?<![\w./-])((?:\w+/)*\w+\.py)\b")
-_NOT_OURS = re.compile(r"\w*_pb2(_grpc)?\.py|etcdrpc/.*|connections\.py|conftest\.py|make\.py|checks\.py|.*/NAME\.py|.*simple\.py")
+_NOT_OURS = re.compile(r"\w*_pb2(_grpc)?\.py|etcdrpc/.*|connections\.py|conftest\.py|make\.py|checks\.py|.*/NAME\.py|.*maxwell\.py")
 """Files of a library, of the reader's package or of an example, and those of which each folder of a kind has one."""
 
 

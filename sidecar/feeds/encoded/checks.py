@@ -13,7 +13,7 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
-from sidecar.shared.ticdc.changefeed_info import KEYS_ALONE, large_rows_option
+from sidecar.shared.ticdc.large_rows import KEYS_ALONE, large_rows_option
 from sidecar.shared.ticdc.scope import ddls_hidden
 from sidecar.shared.ticdc.suitability import problems
 

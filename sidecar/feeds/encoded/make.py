@@ -25,9 +25,10 @@ from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
-from sidecar.shared.ticdc.changefeed_info import LARGE, codec_of, has_claims, has_large_rows, has_raw_claims
+from sidecar.shared.ticdc.changefeed_info import codec_of
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.large_rows import claims_uri, has_claims, has_large_rows, has_raw_claims
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
 from sidecar.shared.ticdc.suitability import check_suitable
 
@@ -118,7 +119,7 @@ def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | No
         return folder_at(changefeed.sink, ours=settings.claim_check_uri, setting="kafka.claim_check_uri")
     if not has_claims(changefeed):
         return None
-    uri = changefeed.setting(*LARGE, "claim-check-storage-uri")
+    uri = claims_uri(changefeed)
     if not isinstance(uri, str) or "://" not in uri:
         raise ConfigError(
             f"the definition of changefeed {changefeed.name} says claim-check, and has no claim-check-storage-uri",

@@ -1,7 +1,7 @@
-"""Rows that are larger than a message: TiCDC sent their handle key (handle-key-only), and TiDB is asked for them, as of their commit_ts;
-for what they were before, as of the moment before it. So they must be read before TiDB's GC takes that moment away.
+"""Rows that are larger than a message: TiCDC sent their handle key (handle-key-only), and they are read from TiDB, as of their commit_ts;
+what they were before, as of the moment before it. So they must be read before TiDB's GC takes that moment away.
 
-A row that was read is a message of `simple`, whatever the feed's protocol: in a log of another one its value tells that
+A row that was read is a message of `simple`, whatever the feed's protocol: in a log of another one its value shows that
 (spark_merge/codecs/decode/rows.py). What TiDB answers is exactly what TiCDC would have sent: both are the row of one commit. But for two
 things. Beside a DROP COLUMN of its table SQL no longer shows the column, which the log's tables still have: the decoder refuses the row,
 and who skips it dumps it again. And a change that came whole once and comes by its key again, as TiCDC was restarted with another
@@ -16,10 +16,10 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from sidecar.feeds.encoded.keys import key_texts
 from sidecar.feeds.encoded.whole_rows import AT_ONCE_MAX, NotWhole
 from sidecar.shared.codecs.contract import Codec, KeyAlone
 from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple, encode_row
-from sidecar.shared.columns.keys import key_texts
 from sidecar.shared.columns.simple import written
 from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.columns.zone import ServerZone

@@ -15,7 +15,7 @@ whole (`ohk`, `ccl`), and the next one may say so too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
@@ -61,6 +61,9 @@ class _Row(Struct, forbid_unknown_fields=True, gc=False):
     d: _Columns | None = None
 
 
+_Keys = dict[Literal["u", "p", "d"], dict[str, Any]]
+
+
 class _Query(Struct, forbid_unknown_fields=True, gc=False):
     q: str
     t: int
@@ -88,7 +91,7 @@ _decode_key = json.Decoder(_Key).decode
 _decode_row = json.Decoder(_Row).decode
 _decode_query = json.Decoder(_Query).decode
 _decode_mark = json.Decoder(_MarkRow).decode
-_decode_keys = json.Decoder(dict[Literal["u", "p", "d"], dict[str, Any]]).decode
+_decode_keys = json.Decoder(_Keys).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ class OpenProtocol:
                 parts.append((message.key[:_LENGTH_BYTES] + _framed(key), _framed(value)))
         return parts
 
-    def _keys(self, message: Message, number: int, value: bytes) -> Mapping[str, dict[str, Any]]:
+    def _keys(self, message: Message, number: int, value: bytes) -> _Keys:
         try:
             return _decode_keys(self._decompressed(message, number, value))
         except JSON_ERRORS as error:

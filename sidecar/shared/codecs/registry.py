@@ -123,13 +123,14 @@ def codec_module(protocol: str, *, tidb_extension: bool, encoding: str = "") -> 
         raise FeedUnsuitable(
             f"{name} without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT
         )
-    if record.codec_avro is None or encoding.lower() in ("", "json"):  # TiCDC passes over it in other protocols
+    if record.codec_avro is None:  # TiCDC passes over the encoding in other protocols
         return record.codec
-    if encoding.lower() != "avro":
+    module = {"": record.codec, "json": record.codec, "avro": record.codec_avro}.get(encoding.lower())
+    if module is None:
         raise FeedUnsuitable(
             f"encoding-format {encoding!r} of protocol {name} is none that TiCDC has", hint="give it as the changefeed has it: json or avro"
         )
-    return record.codec_avro
+    return module
 
 
 def codec_for(protocol: str, *, tidb_extension: bool, compression: str, encoding: str = "") -> Codec:

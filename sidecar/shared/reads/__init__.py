@@ -5,5 +5,6 @@ definition  what tables were made of                          indexes     a tabl
 snapshot    TiDB's time, and tables at a TSO                  ddl_jobs    TiDB's DDL jobs, by information_schema
 read        one chunk's SELECT                                reader      chunk after chunk, and their files
 sql_reads   chunks by SQL                                     tikv_reads  chunks from TiKV: where the table's keys are, and their rows
+row         one row by its key
 remote_wire what readers that are tasks of Spark say
 """

@@ -5,6 +5,7 @@
     table_rules, event_filter, ddl_rules, ddl_text, value_expr, expression   what is let through
     hidden_changes                which differences of a sink follow from what is not let through
     topics, dispatch              where it is sent            csv_dialect   how its storage sink writes csv
+    large_rows                    what becomes of rows that are larger than a message
     scope                         what it carries of the tables, as DDLs change them
     resumes                       whether a resume skipped a stretch of time
     suitability                   every setting that makes a dump impossible or wrong, with the way out

@@ -42,6 +42,7 @@ from sidecar.shared.ticdc.changefeed import (
     EventFilter,
     FeedFilter,
 )
+from sidecar.shared.ticdc.large_rows import compression_of_values
 
 _OLD_STATES = {1: "stopped", 3: "removed", 4: "finished"}
 """By admin-job-type: releases before 4.0.16 and 5.0.6 left the state at normal."""
@@ -262,32 +263,6 @@ def kafka_place(changefeed: Changefeed) -> KafkaPlace:
     return KafkaPlace(",".join(uri.hosts), uri.path)
 
 
-LARGE = ("sink", "kafka-config", "large-message-handle")
-"""Where a definition has the settings of rows that are larger than a message."""
-
-
-def large_rows_option(changefeed: Changefeed) -> object:
-    """What becomes of such rows. The storage sink has no messages, and passes over the setting."""
-    return changefeed.setting(*LARGE, "large-message-handle-option") if changefeed.sink.scheme in MESSAGE_SCHEMES else None
-
-
-def has_large_rows(changefeed: Changefeed) -> bool:
-    """Whether a row can be larger than a message."""
-    return large_rows_option(changefeed) in (CLAIM_CHECK, KEYS_ALONE)
-
-
-def has_claims(changefeed: Changefeed) -> bool:
-    """Whether such rows are in files (claim-check)."""
-    return large_rows_option(changefeed) == CLAIM_CHECK
-
-
-def has_raw_claims(changefeed: Changefeed) -> bool:
-    return changefeed.setting(*LARGE, "claim-check-raw-value") is True
-
-
-CLAIM_CHECK, KEYS_ALONE = "claim-check", "handle-key-only"
-
-
 class CodecSettings(NamedTuple):
     """The arguments of `codec_for`."""
 
@@ -301,7 +276,7 @@ def codec_settings(changefeed: Changefeed) -> CodecSettings:
     return CodecSettings(
         changefeed.protocol,
         changefeed.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"),
-        str(changefeed.setting(*LARGE, "large-message-handle-compression") or ""),
+        compression_of_values(changefeed),
         changefeed.option("sink", "kafka-config", "codec-config", "encoding-format"),
     )
 

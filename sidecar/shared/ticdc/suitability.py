@@ -22,9 +22,10 @@ from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_o
 from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, STORAGE_SCHEMES, UNKNOWN, Changefeed
-from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, KEYS_ALONE, codec_settings, files_of_csv, large_rows_option
+from sidecar.shared.ticdc.changefeed_info import codec_settings, files_of_csv
 from sidecar.shared.ticdc.csv_dialect import csv_dialect
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
+from sidecar.shared.ticdc.large_rows import CLAIM_CHECK, KEYS_ALONE, large_rows_option
 from sidecar.shared.ticdc.table_rules import compiled
 from sidecar.shared.ticdc.topics import topic_of
 

@@ -78,9 +78,9 @@ def _name_of(event: dict[str, Any], part: str) -> tuple[str, str] | None:
 
 
 def _database(sql: str) -> tuple[str, str]:
-    if (found := _DATABASE.fullmatch(sql)) is None:
+    if (match := _DATABASE.fullmatch(sql)) is None:
         raise Refused("a DDL of no table")
-    return found[1].replace("``", "`"), ""
+    return match[1].replace("``", "`"), ""
 
 
 def mark(value: bytes) -> tuple[Any, Any, int]:

@@ -292,7 +292,7 @@ def test_damaged_bytes_raise_feed_errors_only(data: st.DataObject, event: dict[s
 
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["shop", "shop-new"])
-def test_every_message_of_the_shop_is_read_and_every_bracket_mark_found(name: str) -> None:
+def test_every_message_of_the_shop_is_read_and_every_bracket_mark(name: str) -> None:
     codec = Simple()
     marks = [codec.mark(mark_change) for mark_change in mark_changes(codec, messages(name, "simple-json"))]
     assert {(mark.uuid, mark.kind, mark.commit_ts) for mark in marks if mark} >= bracket_marks(name)

@@ -122,7 +122,7 @@ def test_the_recorded_rows_are_those_of_json(name: str) -> None:
 
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["shop", "shop-new"])
-def test_every_bracket_mark_is_found(name: str) -> None:
+def test_every_bracket_mark_is_read(name: str) -> None:
     codec = SimpleAvro()
     marks = [codec.mark(mark_change) for mark_change in mark_changes(codec, messages(name, "simple-avro"))]
     assert {(mark.uuid, mark.kind, mark.commit_ts) for mark in marks if mark} >= bracket_marks(name)

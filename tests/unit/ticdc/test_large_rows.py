@@ -1,0 +1,44 @@
+"""What becomes of rows that are larger than a message, by the changefeed's definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.ticdc.large_rows import (
+    claims_uri,
+    compression_of_values,
+    has_claims,
+    has_large_rows,
+    has_raw_claims,
+    large_rows_option,
+)
+
+
+def changefeed(uri: str = "kafka://b/t", **settings: Any) -> Changefeed:
+    section = {name.replace("_", "-"): value for name, value in settings.items()}
+    config: dict[str, object] = {"sink": {"kafka-config": {"large-message-handle": section}}}
+    return Changefeed(ChangefeedName("c", "n", "orders"), "1", uri, config=config)
+
+
+@pytest.mark.parametrize(
+    ("option", "large", "claims"),
+    [(None, False, False), ("none", False, False), ("claim-check", True, True), ("handle-key-only", True, False)],
+)
+def test_the_option_says_whether_there_are_such_rows_and_where(option: str | None, large: bool, claims: bool) -> None:
+    feed = changefeed(large_message_handle_option=option)
+    assert (large_rows_option(feed), has_large_rows(feed), has_claims(feed)) == (option, large, claims)
+
+
+@pytest.mark.parametrize("uri", ["s3://b/x?protocol=csv", "file:///x?protocol=canal-json"])
+def test_a_storage_sink_passes_over_it(uri: str) -> None:
+    feed = changefeed(uri, large_message_handle_option="claim-check")
+    assert (large_rows_option(feed), has_large_rows(feed), has_claims(feed)) == (None, False, False)
+
+
+def test_what_files_and_values_are() -> None:
+    feed = changefeed(claim_check_storage_uri="s3://b/c", claim_check_raw_value=True, large_message_handle_compression="lz4")
+    assert (claims_uri(feed), has_raw_claims(feed), compression_of_values(feed)) == ("s3://b/c", True, "lz4")
+    assert (claims_uri(changefeed()), has_raw_claims(changefeed()), compression_of_values(changefeed())) == (None, False, "")
