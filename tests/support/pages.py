@@ -6,20 +6,21 @@ import sys
 from pathlib import Path
 
 from sidecar.setup.sql import ACCOUNT, account_sql, watermark_sql
-from tests.support import metrics_page
+from tests.support import changefeeds_page, metrics_page
 from tests.support.commands_page import renewed
 from tests.support.picture import drawn
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 IMAGES, COMMANDS, METRICS, SQL = DEPLOY / "images", DEPLOY / "COMMANDS.md", DEPLOY / "METRICS.md", DEPLOY / "sql"
+CHANGEFEEDS = DEPLOY / "CHANGEFEEDS.md"
 
 
 def made() -> dict[Path, str]:
     """What each file holds when it is current."""
     pictures = {path.with_suffix(".svg"): drawn(path.read_text()) for path in sorted(IMAGES.glob("*.txt"))}
     sql = {SQL / "changefeed_dump.sql": watermark_sql(), SQL / "account.sql": account_sql(ACCOUNT, ["shop"])}
-    return pictures | sql | {COMMANDS: renewed(COMMANDS.read_text()), METRICS: metrics_page.page()}
+    return pictures | sql | {COMMANDS: renewed(COMMANDS.read_text()), METRICS: metrics_page.page(), CHANGEFEEDS: changefeeds_page.page()}
 
 
 def stale() -> list[str]:

@@ -1,6 +1,8 @@
 """TiCDC's protocols, one record each: names, what a changefeed must set, which modules read and write it, why it cannot carry a dump.
 
-A dump needs three things of a protocol: the commit_ts of every row, deletes too; old images or full keys; and resolved marks.
+A dump needs four things of a protocol: the commit_ts of every row, deletes too; old images or full keys; resolved marks; and exact values.
+Debezium's formats, as TiCDC writes them, have no value of which a reader can tell that it is another (new:pkg/sink/codec/debezium/codec.go,
+writeDebeziumFieldValue).
 Only the record answers questions about a protocol: no other module compares a protocol's name.
 
 What all have in common (files of pingcap/tiflow at c7b2588; `new:` is pingcap/ticdc at b813e76):
@@ -79,8 +81,12 @@ PROTOCOLS = (
     ),
     TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, in_files=True),
     TicdcProtocol("simple", simple, codec_avro=simple_avro, names_partitions=True, wrong_in=("v8.5.4", "v8.5.5"), is_written=False),
-    TicdcProtocol("debezium", needs_extension=True, options_section="debezium"),
-    TicdcProtocol("debezium-avro", needs_extension=True, options_section="debezium"),
+    TicdcProtocol(
+        "debezium",
+        lacks="NULL comes as the column's default, a DECIMAL without its last digits, a BIGINT UNSIGNED negative, a zero date as 1970,"
+        " and years under 100 as others",
+    ),
+    TicdcProtocol("debezium-avro", lacks="NULL comes as the column's default, a zero date as 1970, and years under 100 as others"),
     TicdcProtocol("csv", in_files=True),
     TicdcProtocol(
         "canal",

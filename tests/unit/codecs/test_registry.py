@@ -54,7 +54,7 @@ def test_refuses_protocols_that_cannot_carry_a_dump_and_says_why(protocol: str, 
     assert refusal(protocol) == (f"protocol {protocol} cannot carry a dump: {why}", CHOOSE_HINT)
 
 
-@pytest.mark.parametrize("protocol", ["debezium", "debezium-avro", "csv"])
+@pytest.mark.parametrize("protocol", ["csv"])
 def test_says_which_protocols_are_not_supported_yet(protocol: str) -> None:
     assert refusal(protocol) == (f"messages of protocol {protocol} are not supported by this version of ticdc-dump", CHOOSE_HINT)
 
