@@ -14,11 +14,12 @@ from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.claims import ClaimFiles
+from sidecar.feeds.encoded.column_order import CodecInColumnOrder, takes_other_names
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
 from sidecar.feeds.encoded.whole_rows import CodecOfWholeRows, Fetch, WithWholeRows
-from sidecar.shared.codecs.contract import Claim, Codec, CodecWithParts, KeyAlone
+from sidecar.shared.codecs.contract import Claim, Codec, CodecWithForms, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
 from sidecar.shared.errors import ConfigError
@@ -67,6 +68,8 @@ def of_messages(
 
     messages_codec = codec_of(changefeed)
     codec = CodecWithReadRows(messages_codec) if has_large_rows(changefeed) else messages_codec
+    if takes_other_names(changefeed):
+        codec = CodecInColumnOrder(codec, cast(CodecWithForms, messages_codec), lambda: schemas.tables, lambda: schemas.after_ts)
     claims_folder(changefeed, config.kafka)  # raises before a term begins
 
     def opening() -> LiveFeed:

@@ -71,6 +71,24 @@ class CodecWithParts(Codec, Protocol):
         """Where a row of the message is not whole: its rows one by one. Empty for a message that is whole. Raises as `envelopes`."""
 
 
+class TableForm(NamedTuple):
+    """A table as a message describes it: its columns' names in the message's order; `before`: of the DDL `query`, None where it is none or
+    there was no table. `built_ms`: Unix time at which TiCDC made the message."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    before: tuple[str, ...] | None
+    query: str
+    built_ms: int
+
+
+class CodecWithForms(Codec, Protocol):
+    """One of a protocol whose messages describe tables."""
+
+    def form(self, message: Message) -> TableForm | None:
+        """None: of no table. Raises as `envelopes`."""
+
+
 class CodecModule(Protocol):
     """A module: its codec, and what TiCDC would write, for a replay. Messages are a key and a value."""
 

@@ -46,6 +46,7 @@ class TicdcProtocol:
     `unsigned_zeros`: a floating-point -0.0 is a number of JSON, which its readers take for 0.
     `ddls_to_first_partition`: a DDL goes to partition 0 of its topic, not to all partitions.
     `codec_avro`: of messages with `encoding-format=avro`; the log keeps them in the form of `codec`.
+    `sorts_columns`: the classic architecture's encoder sorts a table's columns by their ids, and then takes other columns' names for them.
     `wrong_in`: versions whose new architecture writes some values wrong (pingcap/ticdc 3973).
     `in_files`: the storage sink writes it. `is_written`: our Kafka sink does, if it carries a dump.
     """
@@ -61,6 +62,7 @@ class TicdcProtocol:
     ddls_to_first_partition: bool = False
     codec_avro: CodecModule | None = None
     wrong_in: tuple[str, ...] = ()
+    sorts_columns: bool = False
     in_files: bool = False
     is_written: bool = True
 
@@ -80,7 +82,15 @@ PROTOCOLS = (
         unsigned_zeros=True,
     ),
     TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, in_files=True),
-    TicdcProtocol("simple", simple, codec_avro=simple_avro, names_partitions=True, wrong_in=("v8.5.4", "v8.5.5"), is_written=False),
+    TicdcProtocol(
+        "simple",
+        simple,
+        codec_avro=simple_avro,
+        names_partitions=True,
+        sorts_columns=True,
+        wrong_in=("v8.5.4", "v8.5.5"),
+        is_written=False,
+    ),
     TicdcProtocol(
         "debezium",
         lacks="NULL comes as the column's default, a DECIMAL without its last digits, a BIGINT UNSIGNED negative, a zero date as 1970,"

@@ -25,7 +25,7 @@ from msgspec import Meta, Raw, Struct, field, json
 
 from sidecar.shared.codecs.canal_json import PART_BYTES_MAX, row_change
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec, KeyAlone, Part
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec, KeyAlone, Part, TableForm
 from sidecar.shared.codecs.refusals import JSON_ERRORS, corrupted, large_message, not_a_mark, unreadable
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, TableName
 from sidecar.shared.sql.lexer import tokens
@@ -34,6 +34,7 @@ _VERSION = 1
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
 _RESOLVED, _BOOTSTRAP = "WATERMARK", "BOOTSTRAP"
+_TABLE = b'"tableSchema":{'
 _NOT_WHOLE = (b'"claimCheckLocation":"', b'"handleKeyOnly":true')
 
 _FORM = "the JSON of simple"
@@ -75,6 +76,26 @@ class _Event(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
     pre_table_schema: _Table | None = None
 
 
+class _FormColumn(Struct, gc=False):
+    name: str
+
+
+class _FormTable(Struct, gc=False):
+    schema: str
+    table: str
+    columns: list[_FormColumn] = []
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+class _Form(Struct, rename="camel", gc=False):
+    build_ts: int = 0
+    sql: str = ""
+    table_schema: _FormTable | None = None
+    pre_table_schema: _FormTable | None = None
+
+
 class _Images(Struct, gc=False):
     """What makes two messages the same change: not `buildTs`, when the message was built. Go writes the columns in one order."""
 
@@ -100,6 +121,7 @@ class _MarkRow(Struct, gc=False):
 
 _decode_event = json.Decoder(_Event).decode
 _decode_images = json.Decoder(_Images).decode
+_decode_form = json.Decoder(_Form).decode
 _decode_keys = json.Decoder(_Keys).decode
 _decode_mark = json.Decoder(_MarkRow).decode
 
@@ -145,6 +167,19 @@ class Simple:
             return []
         images = _decode_keys(value)
         return [KeyAlone(table, event.commit_ts, images.old, images.data)]
+
+    def form(self, message: Message) -> TableForm | None:
+        """As CodecWithForms."""
+        if message.value is None or _TABLE not in (value := self._value(message)):
+            return None
+        try:
+            form = _decode_form(value)
+        except JSON_ERRORS as error:
+            raise unreadable(message, "value byte 0", form=_FORM, got=error) from error
+        if (table := form.table_schema) is None:
+            return None
+        before = None if form.pre_table_schema is None else form.pre_table_schema.names()
+        return TableForm(TableName(table.schema, table.table), table.names(), before, form.sql, form.build_ts)
 
     def identity(self, change: Change) -> Hashable:
         images = _decode_images(change.value)
