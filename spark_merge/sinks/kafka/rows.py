@@ -1,4 +1,5 @@
-"""Rows to messages: TiCDC's own bytes where the log has them, all others encoded.
+"""Rows to messages: TiCDC's own bytes where the log has them in the output's protocol, all others encoded. So are rows that were read from
+TiDB for their message had the key alone (sidecar/feeds/encoded/read_rows.py): they have a form of their own in a log of any protocol.
 
 An update that TiCDC sends as two rows is two messages here too: codecs/encode/split.py.
 """
@@ -6,11 +7,15 @@ An update that TiCDC sends as two rows is two messages here too: codecs/encode/s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sidecar.shared.codecs.registry import WRITTEN
+from sidecar.shared.codecs.simple import READ_ROW_HEAD
 from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.partition.ids import is_partitioned, key_ids, partition_ids
 from spark_merge.codecs.encode.messages import Encoder, RowMessage
@@ -23,6 +28,22 @@ class WrittenRows(NamedTuple):
 
     changes: pa.Table
     messages: Sequence[RowMessage | None]
+
+
+def of_log(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str) -> WrittenRows:
+    """Of RAW_CHANGES in order, whose messages are of `codec`. Raises as `encoded`."""
+    if codec != protocol:
+        return encoded(changes, schema, encoder, protocol, codec=codec)
+    read = changes.filter(pc.starts_with(changes["message_value"], READ_ROW_HEAD))["ordinal"]
+    if not len(read):
+        return as_they_are(changes, protocol)
+    is_read = pc.is_in(changes["ordinal"], read.combine_chunks()).to_numpy()  # of an update that is two rows one has the message
+    edges = [0, *(np.flatnonzero(np.diff(is_read)) + 1).tolist(), len(is_read)]
+    parts = []
+    for first, end in pairwise(edges):
+        some = changes.slice(first, end - first)
+        parts.append(encoded(some, schema, encoder, protocol) if is_read[first] else as_they_are(some, protocol))
+    return WrittenRows(pa.concat_tables([one.changes for one in parts]), [message for one in parts for message in one.messages])
 
 
 def as_they_are(changes: pa.Table, protocol: str) -> WrittenRows:

@@ -33,7 +33,7 @@ from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.partitions import by_handle_key, partitions
 from spark_merge.sinks.kafka.position_records import SinkTerm
 from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, KafkaRecord
-from spark_merge.sinks.kafka.rows import WrittenRows, as_they_are, encoded
+from spark_merge.sinks.kafka.rows import WrittenRows, encoded, of_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,8 @@ class KafkaWriter:
         if isinstance(piece, ChunkPiece):
             origin, tail = f"dump {seq}", f"{piece.due.dump_id} {piece.due.number}"
             rows = encoded(changes_of(piece, schema), schema, output.encoder, output.protocol, keys_only=piece.deletes)
-        elif codec == output.protocol:
-            origin, tail, rows = f"log {seq}", "", as_they_are(piece, output.protocol)
         else:
-            origin, tail, rows = f"log {seq}", "", encoded(piece, schema, output.encoder, output.protocol, codec=codec)
+            origin, tail, rows = f"log {seq}", "", of_log(piece, schema, output.encoder, output.protocol, codec=codec)
         topic, changes = output.router.topic(schema.name), rows.changes
         self._check_sizes(rows, schema.name)
         from_where = pc.binary_join_element_wise(origin, pc.cast(changes["ordinal"], pa.string()), tail or changes["op"], " ")
