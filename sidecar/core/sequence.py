@@ -168,10 +168,10 @@ class Sequence:
             self._spill()
 
     def join_after_gap(self, lane: Lane, position: int, envelopes: Envelopes[Envelope]) -> None:
-        """The lane came after the log began, and begins here with what retention has left of it. Raises FeedUnsuitable unless all that is
-        gone was at or below `after_ts`, or of a table before the one that is made here. (A change above a mark may stand before it, by as
-        long as TiCDC was behind: retention is taken to be longer.)"""
-        if not envelopes or any(_ts(one) <= self.after_ts for one in envelopes) or _makes_a_table(envelopes[0]):
+        """The lane came after the log began, and begins here with what retention has left of it. `envelopes`: of its first message that has
+        any. Raises FeedUnsuitable unless all that is gone was at or below `after_ts`, or of a table before the one that is made here. (A
+        change above a mark may stand before it, by as long as TiCDC was behind: retention is taken to be longer.)"""
+        if any(_ts(one) <= self.after_ts for one in envelopes) or _makes_a_table(envelopes[0]):
             return
         oldest_ts = _ts(envelopes[0])
         raise FeedUnsuitable(

@@ -113,6 +113,7 @@ class FakeFeed:
     sought_to: Mapping[Lane, ReadEnd] | None = None
     reached: dict[Lane, ReadEnd] = field(default_factory=dict)
     acknowledged: list[dict[Lane, int]] = field(default_factory=list)
+    after_gap: set[tuple[Lane, int]] = field(default_factory=set)
 
     def say(self, *envelopes: Envelope, lane: Lane = LANE) -> None:
         """One message with these envelopes; their own lane and position do not matter."""
@@ -142,7 +143,8 @@ class FakeFeed:
         self.read = dict(positions)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
-        messages = [Message(lane, at, None, None) for lane, held in self.held.items() for at in range(self.read.get(lane, 0), len(held))]
+        places = [(lane, at) for lane, held in self.held.items() for at in range(self.read.get(lane, 0), len(held))]
+        messages = [Message(lane, at, None, None, after_gap=(lane, at) in self.after_gap) for lane, at in places]
         self.read = {lane: len(held) for lane, held in self.held.items()}
         return messages
 
@@ -892,6 +894,26 @@ def test_a_lane_that_has_not_joined_holds_everything_and_is_reported() -> None:
     stage.feed.say(resolved(10), lane=Lane("b"))
     pipeline.step(poll_s=0)
     assert stage.rows() == [b"x"]
+
+
+@pytest.mark.parametrize(("resolved_ts", "gap"), [(10, False), (11, True)])
+def test_a_gap_is_judged_by_the_first_message_that_says_anything(resolved_ts: int, gap: bool) -> None:
+    """simple's BOOTSTRAP has no envelope: nothing of it shows that the log has what is gone."""
+    stage, late = Stage(), Lane("late")
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"), resolved(11))
+    pipeline.step(poll_s=0)
+    stage.feed.say(lane=late)
+    stage.feed.after_gap = {(late, 0)}
+    pipeline.step(poll_s=0)
+    stage.feed.say(resolved(resolved_ts), lane=late)
+    if gap:
+        with pytest.raises(FeedUnsuitable, match="message late@1: the lane came after the log began"):
+            pipeline.step(poll_s=0)
+    else:
+        pipeline.step(poll_s=0)
+        stage.feed.say(resolved(30), lane=late)
+        pipeline.step(poll_s=0)
 
 
 def test_reports_when_nothing_at_all_happened() -> None:

@@ -29,7 +29,7 @@ from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
 from sidecar.shared.ticdc.changefeed_info import codec_of
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules
-from sidecar.shared.ticdc.large_rows import claims_uri, has_claims, has_large_rows, has_raw_claims
+from sidecar.shared.ticdc.large_rows import claims_uri, has_claims, has_raw_claims, may_have_large_rows
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
 from sidecar.shared.ticdc.suitability import check_suitable
 
@@ -67,7 +67,7 @@ def of_messages(
     opened: list[NotifyingFeed] = []
 
     messages_codec = codec_of(changefeed)
-    codec = CodecWithReadRows(messages_codec) if has_large_rows(changefeed) else messages_codec
+    codec = CodecWithReadRows(messages_codec) if may_have_large_rows(changefeed) else messages_codec
     if takes_other_names(changefeed):
         codec = CodecInColumnOrder(codec, cast(CodecWithForms, messages_codec), lambda: schemas.tables, lambda: schemas.after_ts)
     claims_folder(changefeed, config.kafka)  # raises before a term begins
@@ -102,7 +102,7 @@ def with_whole_rows(
     feed: NotifyingFeed, codec: Codec, changefeed: Changefeed, settings: KafkaSection, rows: RowsInTime, after_ts: Callable[[], CommitTs]
 ) -> NotifyingFeed:
     """With the rows that are larger than a message, where the changefeed has such; `after_ts` as of WithWholeRows. Raises ConfigError."""
-    if not has_large_rows(changefeed):
+    if not may_have_large_rows(changefeed):
         return feed
     keys = KeyRows(codec.name, rows, ServerZone(settings.server_tz))
     ways: dict[type[Claim] | type[KeyAlone], Fetch] = {KeyAlone: keys}
@@ -113,12 +113,12 @@ def with_whole_rows(
 
 def of_whole_rows(codec: Codec, changefeed: Changefeed) -> Codec:
     """For who looks at messages alone."""
-    return CodecOfWholeRows(cast(CodecWithParts, codec)) if has_large_rows(changefeed) else codec
+    return CodecOfWholeRows(cast(CodecWithParts, codec)) if may_have_large_rows(changefeed) else codec
 
 
 def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | None:
     """Of rows that are larger than a message; None where there are none. Raises ConfigError for one that cannot be read from here."""
-    if settings.claim_check_uri and has_large_rows(changefeed):
+    if settings.claim_check_uri and may_have_large_rows(changefeed):
         return folder_at(changefeed.sink, ours=settings.claim_check_uri, setting="kafka.claim_check_uri")
     if not has_claims(changefeed):
         return None

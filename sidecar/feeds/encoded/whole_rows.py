@@ -61,8 +61,6 @@ class WithWholeRows(NotifyingFeedAround):
         self._known_after_ts, self._after_ts = after_ts, CommitTs(0)
         self._waiting: deque[Message | NotWhole] = deque()
         self._incarnations: Mapping[Lane, str] = {}
-        self._gaps: set[Lane] = set()
-        """Of which the message that says so had only rows that are not fetched."""
 
     def incarnations(self) -> Mapping[Lane, str]:
         """With the lanes of which something waits here."""
@@ -77,7 +75,6 @@ class WithWholeRows(NotifyingFeedAround):
     ) -> None:
         super().seek(positions, incarnations, read_ends)
         self._waiting.clear()
-        self._gaps.clear()
         self._after_ts = self._known_after_ts()
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
@@ -102,16 +99,9 @@ class WithWholeRows(NotifyingFeedAround):
         super().close()
 
     def _take(self, message: Message) -> None:
-        for one in parts_of(message, self._codec):
-            first = _message(one)
-            if isinstance(one, NotWhole) and one.row.commit_ts <= self._after_ts:
-                self._gaps |= {first.lane} if first.after_gap else set()
-            elif first.lane in self._gaps:
-                self._gaps.discard(first.lane)
-                first = first._replace(after_gap=True)
-                self._waiting.append(NotWhole(first, one.row) if isinstance(one, NotWhole) else first)
-            else:
-                self._waiting.append(one)
+        """A gap before a row that nobody takes needs no look: what is gone is older than the row."""
+        parts = parts_of(message, self._codec)
+        self._waiting.extend(one for one in parts if isinstance(one, Message) or one.row.commit_ts > self._after_ts)
 
     def _fetched(self, rows: Sequence[NotWhole]) -> Mapping[int, Message]:
         fetched: dict[int, Message] = {}
@@ -146,11 +136,13 @@ class CodecOfWholeRows:
 
 def parts_of(message: Message, codec: CodecWithParts) -> list[Message | NotWhole]:
     """The message itself where it is whole."""
+    if not (found := codec.parts(message)):
+        return [message]
     parts: list[Message | NotWhole] = []
-    for part in codec.parts(message):
+    for part in found:
         one = message._replace(after_gap=message.after_gap and not parts)
         parts.append(NotWhole(one, part) if isinstance(part, Claim | KeyAlone) else one._replace(key=part[0], value=part[1]))
-    return parts or [message]
+    return parts
 
 
 def _message(one: Message | NotWhole) -> Message:

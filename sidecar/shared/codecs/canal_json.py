@@ -40,7 +40,7 @@ from sidecar.shared.model.nouns import (
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
 _RESOLVED = "TIDB_WATERMARK"
-_NOT_WHOLE = (b'"claimCheckLocation":"', b'"onlyHandleKey":true')
+_IN_A_FILE, _KEY_ALONE = b'"claimCheckLocation":"', b'"onlyHandleKey":true'
 PART_BYTES_MAX = 64 << 10
 """A message of a row that is not whole has the handle key's columns alone, of at most 3,072 bytes, in up to two images."""
 
@@ -136,7 +136,7 @@ class CanalJson:
         if message.value is None or len(message.value) > PART_BYTES_MAX:
             return []
         value = self._value(message)
-        if not any(field in value for field in _NOT_WHOLE):
+        if _IN_A_FILE not in value and _KEY_ALONE not in value:
             return []
         try:
             event, images = _decode_event(value), _decode_keys(value)

@@ -31,7 +31,7 @@ from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelo
 _LENGTH_BYTES = 8
 _VERSION = 1
 _ROW, _DDL, _RESOLVED = 1, 2, 3
-_NOT_WHOLE = (b'"ccl":"', b'"ohk":true')
+_IN_A_FILE, _KEY_ALONE = b'"ccl":"', b'"ohk":true'
 _NAMES = "scm and tbl of a row, without NUL"
 _PUT, _DELETE = Rank.PUT, Rank.DELETE  # looked up once, not for each row
 
@@ -113,12 +113,14 @@ class OpenProtocol:
 
     def parts(self, message: Message) -> list[Part]:
         """As CodecWithParts."""
-        if message.key is None or not any(field in message.key for field in _NOT_WHOLE):
+        if message.key is None or (_IN_A_FILE not in message.key and _KEY_ALONE not in message.key):
             return []
         keys = _frames(message, "key", message.key, start=_after_version(message))
         values = _frames(message, "value", message.value, start=0)
+        if len(keys) != len(values):
+            return []  # `envelopes` refuses it
         parts: list[Part] = []
-        for number, (key, value) in enumerate(zip(keys, values, strict=False)):
+        for number, (key, value) in enumerate(zip(keys, values, strict=True)):
             head = self._head(message, number, key)
             table = TableName(head.scm, head.tbl)
             if head.ccl:

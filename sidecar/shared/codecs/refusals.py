@@ -22,7 +22,8 @@ UNREADABLE_HINT = (
 LARGE_MESSAGE_HINT = (
     'set large-message-handle-option = "claim-check" in [sink.kafka-config.large-message-handle] of the changefeed, or "handle-key-only"'
     ' where a feed of Kafka may read such rows from TiDB; or "none", and raise '
-    "max-message-bytes in its sink URI (and message.max.bytes of the brokers) above the largest row"
+    "max-message-bytes in its sink URI (and message.max.bytes of the brokers) above the largest row. For this message, which was sent"
+    " before: kafka.claim_check_uri, the folder of its file"
 )
 CORRUPTED_HINT = (
     "find out with ADMIN CHECK TABLE, and in TiCDC's log, whether the row is wrong in TiKV or on its way; let the changefeed stop at such "

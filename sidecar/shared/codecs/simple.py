@@ -33,9 +33,10 @@ from sidecar.shared.sql.lexer import tokens
 _VERSION = 1
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
+_DATABASE_OPTIONS = frozenset(("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "SET", "READ"))
 _RESOLVED, _BOOTSTRAP = "WATERMARK", "BOOTSTRAP"
 _TABLE = b'"tableSchema":{'
-_NOT_WHOLE = (b'"claimCheckLocation":"', b'"handleKeyOnly":true')
+_IN_A_FILE, _KEY_ALONE = b'"claimCheckLocation":"', b'"handleKeyOnly":true'
 
 _FORM = "the JSON of simple"
 
@@ -155,7 +156,7 @@ class Simple:
         if message.value is None or len(message.value) > PART_BYTES_MAX:
             return []
         value = self._value(message)
-        if not any(field in value for field in _NOT_WHOLE):
+        if _IN_A_FILE not in value and _KEY_ALONE not in value:
             return []
         event = _event(message, value)
         table = TableName(event.database, event.table)
@@ -251,7 +252,7 @@ def _database(message: Message, query: str) -> str:
     at = 2
     while at < len(words) and words[at].kind == "word" and words[at].value in ("IF", "NOT", "EXISTS"):
         at += 1
-    is_named = at < len(words) and (heads[0] != "ALTER" or words[at].kind == "name")
+    is_named = at < len(words) and (heads[0] != "ALTER" or words[at].kind == "name" or words[at].value not in _DATABASE_OPTIONS)
     return words[at].name if is_named else ""
 
 

@@ -14,9 +14,9 @@ def large_rows_option(changefeed: Changefeed) -> object:
     return changefeed.setting(*_SECTION, "large-message-handle-option") if changefeed.sink.scheme in MESSAGE_SCHEMES else None
 
 
-def has_large_rows(changefeed: Changefeed) -> bool:
-    """Whether a row can be larger than a message."""
-    return large_rows_option(changefeed) in (CLAIM_CHECK, KEYS_ALONE)
+def may_have_large_rows(changefeed: Changefeed) -> bool:
+    """Whether a row can be larger than a message, now or in messages of before: the option may have been another one then."""
+    return changefeed.sink.scheme in MESSAGE_SCHEMES
 
 
 def has_claims(changefeed: Changefeed) -> bool:

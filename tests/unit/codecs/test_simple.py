@@ -111,6 +111,10 @@ def test_a_ddl_is_of_the_table_after_it(tables: dict[str, Any], name: tuple[str,
         ("DROP DATABASE IF EXISTS `if`", "if"),
         ("ALTER DATABASE `shop2` CHARACTER SET = utf8", "shop2"),
         ("ALTER DATABASE CHARACTER SET = utf8", ""),
+        ("ALTER DATABASE shop2 CHARACTER SET utf8mb4", "shop2"),
+        ("ALTER SCHEMA Shop2 COLLATE utf8mb4_bin", "Shop2"),
+        ("ALTER DATABASE COLLATE utf8mb4_bin", ""),
+        ("ALTER DATABASE PLACEMENT POLICY = p", ""),
     ],
 )
 def test_a_ddl_of_a_database_names_it_in_its_text_alone(query: str, database: str) -> None:
