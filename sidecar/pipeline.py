@@ -123,8 +123,6 @@ class Pipeline:
         self._last_event_s = self._last_segment_s
         self._unanswered = 0
         self.outage: Outage | None = None
-        self._after_gap: set[Lane] = set()
-        """Of which no message has said yet how old what is gone may be."""
         self.recorder = DumpRecorder(outside.progress.history.entries(), outside.wall_ms, dump.records, after_ts=sequence.after_ts)
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
@@ -155,15 +153,10 @@ class Pipeline:
         envelopes, self.sequence.newest_ts = self.outside.codec.envelopes, self.outside.newest_ts()
         for message in messages:
             results = envelopes(message)
-            if message.after_gap or message.lane in self._after_gap:
-                self._after_gap.add(message.lane)
-                if results:  # what has none says nothing of what is gone
-                    self._after_gap.discard(message.lane)
-                    self.sequence.join_after_gap(message.lane, message.position, results)
+            if message.after_gap or message.lane in self.sequence.gaps:
+                self.sequence.join_after_gap(message.lane, message.position, results)
             self.sequence.accept(message.lane, message.position, results)
-        read = self.outside.feed.incarnations()
-        self.sequence.forget_ended(read)  # before a later lane of the same name can come
-        self._after_gap.intersection_update(read)
+        self.sequence.forget_ended(self.outside.feed.incarnations())  # before a later lane of the same name can come
         self.counts.messages += len(messages)
         return len(messages)
 

@@ -117,6 +117,7 @@ class Sequence:
     start_ts: CommitTs = NO_TS
     newest_ts: CommitTs = NO_TS_YET
     resolved: dict[Lane, CommitTs] = field(default_factory=dict)
+    gaps: set[Lane] = field(default_factory=set)
     repeats: int = 0
     spilled_rows: int = 0
     held_bytes: int = 0
@@ -168,9 +169,13 @@ class Sequence:
             self._spill()
 
     def join_after_gap(self, lane: Lane, position: int, envelopes: Envelopes[Envelope]) -> None:
-        """The lane came after the log began, and begins here with what retention has left of it. `envelopes`: of its first message that has
-        any. Raises FeedUnsuitable unless all that is gone was at or below `after_ts`, or of a table before the one that is made here. (A
-        change above a mark may stand before it, by as long as TiCDC was behind: retention is taken to be longer.)"""
+        """The lane came after the log began, and begins here with what retention has left of it. A message without envelopes says nothing of
+        what is gone: the next one does. Raises FeedUnsuitable unless that was all at or below `after_ts`, or of a table before the one that is
+        made here. (A change above a mark may stand before it, by as long as TiCDC was behind: retention is taken to be longer.)"""
+        if not envelopes:
+            self.gaps.add(lane)
+            return
+        self.gaps.discard(lane)
         if any(_ts(one) <= self.after_ts for one in envelopes) or _makes_a_table(envelopes[0]):
             return
         oldest_ts = _ts(envelopes[0])
@@ -190,6 +195,7 @@ class Sequence:
         - What is held of it stays and is released: order and repeats go by commit_ts, not by lanes. Where rows of a later lane of its name
           are held beside it, the lower position counts: too old is safe.
         """
+        self.gaps.intersection_update(read)
         for known in (self.resolved, self.positions, self._read):
             for lane in [lane for lane in known if lane not in read]:
                 del known[lane]

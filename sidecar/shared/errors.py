@@ -13,7 +13,8 @@
     │   └── LogTaken               another owner wrote this segment: this one is fenced off
     ├── SourceError            TiDB answered with something that is not retried any more
     │   ├── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
-    │   └── SourceChanged          a table or column that was to be read is not there: a DDL has changed it
+    │   ├── SourceChanged          a table or column that was to be read is not there: a DDL has changed it
+    │   └── SourceGone             what was queried is gone for good: garbage-collected, or no key of the table any more
     ├── SinkError              an output refused, is broken, or belongs to something else
     │   └── OutcomeUnknown         its server met an error of its own: what was requested may be done
     ├── RefusedRequest         an operator's request that is illegal in this state
@@ -128,6 +129,10 @@ class SourceLost(SourceError):
 
 
 class SourceChanged(SourceError):
+    pass
+
+
+class SourceGone(SourceError):
     pass
 
 

@@ -33,7 +33,7 @@ from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
-from sidecar.shared.reads.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_way
+from sidecar.shared.reads.ddl_jobs import ANY, MAKES_NAMES, not_loaded, of_table, under_way
 from sidecar.shared.reads.row import KeyOf, RowImage, read_row
 from sidecar.shared.reads.snapshot import as_of, present_ts
 from sidecar.shared.reads.tables import TableFacts, handle_read_key, read_facts, read_key, read_schemas, with_views
@@ -93,7 +93,7 @@ class TidbSchemas:
         def once(session: MysqlSession) -> tuple[Sequence[str], None]:
             now_ts = present_ts(session)
             is_young = now_ts is not None and physical_ms(now_ts) < physical_ms(at_ts) + LOADED_MAX_S * 1000
-            return not_loaded(session) if is_young else (), None
+            return not_loaded(session, kinds=f"({MAKES_NAMES} OR {of_table(table)})") if is_young else (), None
 
         doing = f"reading a row of {table} as of TSO {at_ts}"
         copy(self)._when_loaded(doing, once, lambda _: False)

@@ -1,4 +1,4 @@
-"""Columns that TiCDC's classic architecture would confuse, in simple: the table stops before, or with its first message that tells it.
+"""Columns that TiCDC's classic architecture would confuse, in simple: the table stops before, or with its first message that shows it.
 
 To describe a table, its encoder sorts the table's columns by their ids, in the very object from which it then takes the names of a row's
 columns by place (tiflow pkg/sink/codec/simple/message.go, newTableSchema). So while each column has been added at the end, names are
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from sidecar.shared.codecs.contract import Codec, CodecWithForms, TableForm
+from sidecar.shared.codecs.contract import Codec, CodecWithDescriptions, TableDescription
 from sidecar.shared.codecs.registry import protocol_of
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, Message, TableName, TableSchema, physical_ms
@@ -41,7 +41,7 @@ class CodecInColumnOrder:
     def __init__(
         self,
         codec: Codec,
-        forms: CodecWithForms,
+        forms: CodecWithDescriptions,
         tables: Callable[[], Mapping[TableName, TableSchema]],
         after_ts: Callable[[], CommitTs],
     ) -> None:
@@ -63,7 +63,7 @@ class CodecInColumnOrder:
     def mark(self, change: Change) -> Mark | None:
         return self._codec.mark(change)
 
-    def _check(self, message: Message, form: TableForm) -> None:
+    def _check(self, message: Message, form: TableDescription) -> None:
         if form.query:
             if form.before is not None and ends_order(form.before, form.columns, form.query):
                 raise _confused(message, form.table, f"after this DDL ({form.query})")

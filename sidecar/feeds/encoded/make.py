@@ -19,7 +19,7 @@ from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
 from sidecar.feeds.encoded.whole_rows import CodecOfWholeRows, Fetch, WithWholeRows
-from sidecar.shared.codecs.contract import Claim, Codec, CodecWithForms, CodecWithParts, KeyAlone
+from sidecar.shared.codecs.contract import Claim, Codec, CodecWithDescriptions, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
 from sidecar.shared.errors import ConfigError
@@ -69,7 +69,7 @@ def of_messages(
     messages_codec = codec_of(changefeed)
     codec = CodecWithReadRows(messages_codec) if may_have_large_rows(changefeed) else messages_codec
     if takes_other_names(changefeed):
-        codec = CodecInColumnOrder(codec, cast(CodecWithForms, messages_codec), lambda: schemas.tables, lambda: schemas.after_ts)
+        codec = CodecInColumnOrder(codec, cast(CodecWithDescriptions, messages_codec), lambda: schemas.tables, lambda: schemas.after_ts)
     claims_folder(changefeed, config.kafka)  # raises before a term begins
 
     def opening() -> LiveFeed:

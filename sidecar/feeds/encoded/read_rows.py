@@ -1,5 +1,6 @@
 """Rows that are larger than a message: TiCDC sent their handle key (handle-key-only), and they are read from TiDB, as of their commit_ts;
-what they were before, as of the moment before it. So they must be read before TiDB's GC takes that moment away.
+what they were before, as of the moment before it. So they must be read before TiDB's GC takes that moment away. A row that can never be
+read, for that or another reason, is logged as such: delivery stops at it, and an operator skips it there and dumps the row.
 
 A row that was read is a message of `simple`, whatever the feed's protocol: in a log of another one its value shows that
 (spark_merge/codecs/decode/rows.py). What TiDB answers is exactly what TiCDC would have sent: both are the row of one commit. But for two
@@ -19,18 +20,17 @@ from typing import Any, Protocol
 from sidecar.feeds.encoded.keys import key_texts
 from sidecar.feeds.encoded.whole_rows import AT_ONCE_MAX, NotWhole
 from sidecar.shared.codecs.contract import Codec, KeyAlone
-from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple, encode_row
+from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple, encode_row, encode_unread_row
 from sidecar.shared.columns.simple import written
-from sidecar.shared.columns.values import UnfitValue
+from sidecar.shared.columns.values import UnfitValue, shown
 from sidecar.shared.columns.zone import ServerZone
-from sidecar.shared.errors import FeedLost, FeedUnsuitable, SourceError
+from sidecar.shared.errors import FeedLost, FeedUnsuitable, SourceError, SourceGone
 from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, Message, TableName
 from sidecar.shared.reads.row import KeyOf, RowImage
 
-SCHEMA_HINT = (
-    "TiDB shows a label with a line end, or with a backslash before 0, n or r, like another one: let the changefeed send such rows whole"
-    " (max-message-bytes, or claim-check)"
-)
+
+class _Unread(Exception):
+    """Why a row will never be read."""
 
 
 class RowsInTime(Protocol):
@@ -47,7 +47,7 @@ class KeyRows:
         self._readers = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="feed-large-rows")
 
     def __call__(self, rows: Sequence[NotWhole], /) -> Sequence[Message]:
-        """Raises FeedUnsuitable for a row that TiDB does not have, or has no longer; FeedLost while TiDB does not answer."""
+        """Raises FeedUnsuitable where TiDB has no such row, FeedLost while it does not answer."""
         return list(self._readers.map(self._read, rows))
 
     def close(self) -> None:
@@ -56,15 +56,19 @@ class KeyRows:
     def _read(self, one: NotWhole) -> Message:
         row = one.row
         assert isinstance(row, KeyAlone), "of this kind"
-        after = None if row.after is None else self._image(one, row.table, row.commit_ts, row.after)
-        before = None if row.before is None else self._image(one, row.table, CommitTs(row.commit_ts - 1), row.before)
-        return one.message._replace(key=b"", value=encode_row(row.table, row.commit_ts, before=before, after=after))
+        try:
+            after = None if row.after is None else self._image(one, row.table, row.commit_ts, row.after)
+            before = None if row.before is None else self._image(one, row.table, CommitTs(row.commit_ts - 1), row.before)
+            value = encode_row(row.table, row.commit_ts, before=before, after=after)
+        except _Unread as unread:
+            value = encode_unread_row(row.table, row.commit_ts, deleted=row.after is None, why=str(unread))
+        return one.message._replace(key=b"", value=value)
 
     def _image(self, one: NotWhole, table: TableName, at_ts: CommitTs, cells: Mapping[str, Any]) -> dict[str, Any]:
         try:
             image = self._rows.row(table, at_ts, cells.keys(), lambda columns: key_texts(self._protocol, cells, columns, self._zone))
-        except FeedUnsuitable as error:
-            raise FeedUnsuitable(f"{one.message.at()}: {one.words()}: {error.message}", hint=error.hint) from error
+        except (FeedUnsuitable, SourceGone) as error:
+            raise _Unread(f"{error.message}; its key in the message: {shown(cells)}") from error
         except SourceError as error:
             kind = FeedLost if error.retryable else FeedUnsuitable
             what = f"{one.words()} is larger than a message, and is read from TiDB as of TSO {at_ts}: {error.message}"
@@ -77,7 +81,7 @@ class KeyRows:
         try:
             return {column.name: written(text, column) for column, text in zip(image.columns, image.texts, strict=True)}
         except UnfitValue as error:
-            raise FeedUnsuitable(f"{one.message.at()}: {one.words()}: {error}", hint=SCHEMA_HINT) from error
+            raise _Unread(f"{error}; its key in the message: {shown(cells)}") from error
 
 
 class CodecWithReadRows:

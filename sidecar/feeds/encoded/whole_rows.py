@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from sidecar.feeds.around import NotifyingFeedAround
 from sidecar.feeds.contract import NotifyingFeed
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
-from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone
+from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone, Part
 from sidecar.shared.codecs.refusals import large_message
 from sidecar.shared.model.nouns import CommitTs, Envelope, Lane, Message, ReadEnd
 
@@ -81,8 +81,12 @@ class WithWholeRows(NotifyingFeedAround):
         """Raises also what a way to fetch does, and FeedUnsuitable for a row of a kind without one."""
         if not self._waiting:
             self._incarnations = dict(self._feed.incarnations())
-            for message in self._feed.poll(timeout_s=timeout_s):
-                self._take(message)
+            polled = self._feed.poll(timeout_s=timeout_s)
+            parts = [self._codec.parts(message) for message in polled]
+            if not any(parts):
+                return polled
+            for message, ours in zip(polled, parts, strict=True):
+                self._take(message, ours)
         messages: list[Message] = []
         size = 0
         while self._waiting and (size < POLL_BYTES_MAX or self._amid(messages)):
@@ -98,10 +102,10 @@ class WithWholeRows(NotifyingFeedAround):
         self._end()
         super().close()
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, parts: Sequence[Part]) -> None:
         """A gap before a row that nobody takes needs no look: what is gone is older than the row."""
-        parts = parts_of(message, self._codec)
-        self._waiting.extend(one for one in parts if isinstance(one, Message) or one.row.commit_ts > self._after_ts)
+        ours = _messages(message, parts)
+        self._waiting.extend(one for one in ours if isinstance(one, Message) or one.row.commit_ts > self._after_ts)
 
     def _fetched(self, rows: Sequence[NotWhole]) -> Mapping[int, Message]:
         fetched: dict[int, Message] = {}
@@ -130,19 +134,17 @@ class CodecOfWholeRows:
         self.name, self.identity, self.mark = codec.name, codec.identity, codec.mark
 
     def envelopes(self, message: Message) -> list[Envelope]:
-        whole = [one for one in parts_of(message, self._codec) if isinstance(one, Message)]
+        whole = [one for one in _messages(message, self._codec.parts(message)) if isinstance(one, Message)]
         return [envelope for one in whole for envelope in self._codec.envelopes(one)]
 
 
-def parts_of(message: Message, codec: CodecWithParts) -> list[Message | NotWhole]:
-    """The message itself where it is whole."""
-    if not (found := codec.parts(message)):
-        return [message]
-    parts: list[Message | NotWhole] = []
-    for part in found:
-        one = message._replace(after_gap=message.after_gap and not parts)
-        parts.append(NotWhole(one, part) if isinstance(part, Claim | KeyAlone) else one._replace(key=part[0], value=part[1]))
-    return parts
+def _messages(message: Message, parts: Sequence[Part]) -> list[Message | NotWhole]:
+    """One for each of its parts; the message itself where it has none, as it is whole."""
+    messages: list[Message | NotWhole] = []
+    for part in parts:
+        one = message._replace(after_gap=message.after_gap and not messages)
+        messages.append(NotWhole(one, part) if isinstance(part, Claim | KeyAlone) else one._replace(key=part[0], value=part[1]))
+    return messages or [message]
 
 
 def _message(one: Message | NotWhole) -> Message:

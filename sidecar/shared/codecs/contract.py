@@ -71,7 +71,7 @@ class CodecWithParts(Codec, Protocol):
         """Where a row of the message is not whole: its rows one by one. Empty for a message that is whole. Raises as `envelopes`."""
 
 
-class TableForm(NamedTuple):
+class TableDescription(NamedTuple):
     """A table as a message describes it: its columns' names in the message's order; `before`: of the DDL `query`, None where it is none or
     there was no table. `built_ms`: Unix time at which TiCDC made the message."""
 
@@ -82,10 +82,10 @@ class TableForm(NamedTuple):
     built_ms: int
 
 
-class CodecWithForms(Codec, Protocol):
+class CodecWithDescriptions(Codec, Protocol):
     """One of a protocol whose messages describe tables."""
 
-    def form(self, message: Message) -> TableForm | None:
+    def form(self, message: Message) -> TableDescription | None:
         """None: of no table. Raises as `envelopes`."""
 
 

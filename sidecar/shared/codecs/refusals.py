@@ -48,13 +48,6 @@ def large_message(message: Message, *, schema: str, table: str, commit_ts: Commi
     return FeedUnsuitable(f"{message.at()}: {row} is larger than a message, and TiCDC sent only {sent}", hint=LARGE_MESSAGE_HINT)
 
 
-def corrupted(change: Change) -> FeedUnsuitable:
-    """A row of which TiCDC says that it is not what was written."""
-    at = Message(change.lane, change.position, None, None).at()
-    what = f"the row of {change.schema}.{change.table} at commit_ts {change.commit_ts} does not have the checksum with which it was written"
-    return FeedUnsuitable(f"{at}: TiCDC says that {what}", hint=CORRUPTED_HINT)
-
-
 def not_a_mark(change: Change, value: object) -> MessageUnreadable:
     at = Message(change.lane, change.position, None, None).at()
     form = f"a row of {MARK_TABLE} with texts changefeed_id and unique_identifier and event_type 1 or 2"

@@ -11,7 +11,8 @@ A row is {column: text or null}; a TIMESTAMP is {"location","value"}, with the z
 What a table is at a commit_ts this product has from TiDB, as for each protocol. So BOOTSTRAP, which can be late or missing (v7.5.2 sends
 none), and `schemaVersion` are of no use here, and no row waits for them.
 
-TiCDC says in fields at the top that a row is not whole, or not what was written (`checksum`): unknown ones are refused there.
+TiCDC says in fields at the top that a row is not whole: unknown ones are refused there. Whether it has the checksum with which it was
+written (`checksum`) is judged where the row is decoded, as all of its values: an operator can skip it there.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from msgspec import Meta, Raw, Struct, field, json
 
 from sidecar.shared.codecs.canal_json import PART_BYTES_MAX, row_change
 from sidecar.shared.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec, KeyAlone, Part, TableForm
-from sidecar.shared.codecs.refusals import JSON_ERRORS, corrupted, large_message, not_a_mark, unreadable
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Claim, Codec, KeyAlone, Part, TableDescription
+from sidecar.shared.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, TableName
 from sidecar.shared.sql.lexer import tokens
 
@@ -54,7 +55,9 @@ class _Table(Struct, gc=False):
     table: str
 
 
-class _Checksum(Struct, gc=False):
+class RowChecksum(Struct, gc=False):
+    """`corrupted`: TiCDC computed another one than the row was written with."""
+
     corrupted: bool
 
 
@@ -68,9 +71,10 @@ class _Event(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
     table_id: int = field(name="tableID", default=0)
     sql: str = ""
     schema_version: int = 0
+    checksum: RowChecksum | None = None
     claim_check_location: str = ""
     handle_key_only: bool = False
-    checksum: _Checksum | None = None
+    unread: str = ""
     data: _Columns | None = None
     old: _Columns | None = None
     table_schema: _Table | None = None
@@ -169,8 +173,8 @@ class Simple:
         images = _decode_keys(value)
         return [KeyAlone(table, event.commit_ts, images.old, images.data)]
 
-    def form(self, message: Message) -> TableForm | None:
-        """As CodecWithForms."""
+    def form(self, message: Message) -> TableDescription | None:
+        """As CodecWithDescriptions."""
         if message.value is None or _TABLE not in (value := self._value(message)):
             return None
         try:
@@ -180,7 +184,7 @@ class Simple:
         if (table := form.table_schema) is None:
             return None
         before = None if form.pre_table_schema is None else form.pre_table_schema.names()
-        return TableForm(TableName(table.schema, table.table), table.names(), before, form.sql, form.build_ts)
+        return TableDescription(TableName(table.schema, table.table), table.names(), before, form.sql, form.build_ts)
 
     def identity(self, change: Change) -> Hashable:
         images = _decode_images(change.value)
@@ -224,14 +228,11 @@ def _change(message: Message, event: _Event, rank: Rank, value: bytes) -> Change
         raise large_message(
             message, schema=event.database, table=event.table, commit_ts=event.commit_ts, claim_check=event.claim_check_location
         )
-    change = row_change(message, TableName(event.database, event.table), rank, event.commit_ts, value)
-    if event.checksum is not None and event.checksum.corrupted:
-        raise corrupted(change)
     if (event.data is None) is not (rank is Rank.DELETE) or (event.old is None) is not (event.type == "INSERT"):
         images = " and ".join(name for name in ("data", "old") if getattr(event, name) is not None) or "neither"
         form = "data of an INSERT, old of a DELETE, both of an UPDATE"
         raise unreadable(message, "value byte 0", form=form, got=f"{images} of type {event.type}")
-    return change
+    return row_change(message, TableName(event.database, event.table), rank, event.commit_ts, value)
 
 
 def _ddl(message: Message, event: _Event) -> Ddl:
@@ -262,6 +263,13 @@ def encode_row(table: TableName, commit_ts: CommitTs, *, before: Mapping[str, An
     head = {"version": _VERSION, "database": table.schema, "table": table.table, "type": kind, "commitTs": commit_ts, "buildTs": 0}
     images = {name: dict(sorted(image.items())) for name, image in (("data", after), ("old", before)) if image is not None}
     return json.encode(head | images)
+
+
+def encode_unread_row(table: TableName, commit_ts: CommitTs, *, deleted: bool, why: str) -> bytes:
+    """As encode_row, of a row that cannot be read any more: the decoder refuses it with these words."""
+    kind, image = ("DELETE", "old") if deleted else ("INSERT", "data")
+    head = {"version": _VERSION, "database": table.schema, "table": table.table, "type": kind, "commitTs": commit_ts, "buildTs": 0}
+    return json.encode(head | {"unread": why, image: {}})
 
 
 def encode_mark(

@@ -16,10 +16,11 @@ from collections.abc import Collection
 
 import pymysql
 
-from sidecar.shared.model.nouns import CommitTs, physical_ms
+from sidecar.shared.model.nouns import CommitTs, TableName, physical_ms
 from sidecar.shared.mysql.errors import NO_RIGHT, code_of
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession, Row
+from sidecar.shared.sql.text import quoted_text
 
 NEWEST = 256
 """More jobs than are ever under way at once."""
@@ -27,6 +28,11 @@ NEWEST = 256
 _KINDS = ("create table", "create view", "rename table", "recover", "flashback")
 MAKES_NAMES = "(" + " OR ".join(f"JOB_TYPE LIKE '{kind}%'" for kind in _KINDS) + ")"
 """Which jobs may bring a table under a name that was not there."""
+
+
+def of_table(table: TableName) -> str:
+    """Which jobs are a table's own."""
+    return f"(DB_NAME = {quoted_text(table.schema)} AND TABLE_NAME = {quoted_text(table.table)})"
 
 
 ANY = "any DDL: the account may not read information_schema.ddl_jobs"

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pymysql
 
-from sidecar.shared.errors import SourceError
+from sidecar.shared.errors import SourceError, SourceGone
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.mysql.errors import code_of
 from sidecar.shared.mysql.flavour import Flavour
@@ -45,7 +45,7 @@ def present_ts(session: MysqlSession) -> CommitTs | None:
 def as_of(session: MysqlSession, at_ts: CommitTs, action: Callable[[MysqlSession], T]) -> T:
     """What `action` finds where `session` reads as of `at_ts`; the session is closed after it.
 
-    Raises SourceError if that time is garbage-collected or the server is no TiDB, pymysql's errors.
+    Raises SourceGone if that time is garbage-collected, SourceError if the server is no TiDB, pymysql's errors.
     """
     if session.flavour is not Flavour.TIDB:
         raise SourceError(
@@ -58,7 +58,7 @@ def as_of(session: MysqlSession, at_ts: CommitTs, action: Callable[[MysqlSession
     except pymysql.err.MySQLError as error:
         if code_of(error) not in _COLLECTED:
             raise
-        raise SourceError(
+        raise SourceGone(
             f"{session.server}: what the tables were at TSO {at_ts} is garbage-collected (error {code_of(error)}): {error.args[-1]}",
             hint="raise tidb_gc_life_time above the longest time for which the sidecar may be behind or away (SET GLOBAL tidb_gc_life_time"
             " = '24h') and, for this time, start a new log (log.uri) and dump again",

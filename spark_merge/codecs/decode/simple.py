@@ -12,16 +12,22 @@ from typing import Any, Literal
 
 import msgspec
 
+from sidecar.shared.codecs.refusals import CORRUPTED_HINT
+from sidecar.shared.codecs.simple import RowChecksum
 from sidecar.shared.columns.simple import SimpleTimestamp, texts
 from sidecar.shared.columns.values import shown
+from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import TableSchema
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
-from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
+from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
 
 __all__ = ["cells", "texts"]
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
+
+_CORRUPTED = "TiCDC says that the row does not have the checksum with which it was written"
+UNREAD_HINT = "dump the row (dumpstart --keys) after it is skipped; see handle-key-only in deploy/PREPARE.md"
 
 _JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -45,7 +51,14 @@ def _row_type(schema: TableSchema, whole: bool) -> RowParser:
     ]
     image: Any = msgspec.defstruct("Image", fields, rename=field_names(schema.column_names()), forbid_unknown_fields=whole, gc=False)
     row = msgspec.defstruct(
-        "Row", [("type", Literal["INSERT", "UPDATE", "DELETE"]), ("data", image | None, None), ("old", image | None, None)], gc=False
+        "Row",
+        [
+            ("type", Literal["INSERT", "UPDATE", "DELETE"]),
+            ("data", image | None, None),
+            ("old", image | None, None),
+            ("checksum", RowChecksum | None, None),
+        ],
+        gc=False,
     )
     return row_parser(row, schema.column_names(), _in_images)
 
@@ -61,6 +74,8 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
     before: list[int] = []
     after: list[int] = []
     for number, row in enumerate(rows):
+        if row.checksum is not None and row.checksum.corrupted:
+            raise RowUnusable(number, _CORRUPTED, kind=FeedUnsuitable, hint=CORRUPTED_HINT)
         if (row.data is None) is not (row.type == "DELETE") or (row.old is None) is not (row.type == "INSERT"):
             parts = " and ".join(name for name in ("data", "old") if getattr(row, name) is not None) or "neither data nor old"
             raise unreadable(number, f"the row is of type {row.type} and has {parts}")
@@ -85,8 +100,10 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowPars
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
         if not _is_row(event):
             raise unreadable(number, f"the value is not a row of simple: {shown(value)}") from refusal
+        if why := event.get("unread"):
+            raise RowUnusable(number, f"it was not read from TiDB: {why}", kind=FeedUnsuitable, hint=UNREAD_HINT) from refusal
         images = {part: _whole_image(number, part, event, schema, whole=whole) for part in ("data", "old") if event.get(part) is not None}
-        return parser.convert({"type": event["type"]} | images)
+        return parser.convert({"type": event["type"], "checksum": event.get("checksum")} | images)
 
 
 def _is_row(value: Any) -> bool:

@@ -16,7 +16,7 @@ Event = tuple[Any, ...]
 _DDLS = {"CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"}
 _FIELDS = {
     "version", "type", "commitTs", "buildTs", "database", "table", "tableID", "sql", "schemaVersion", "claimCheckLocation", "handleKeyOnly",
-    "checksum", "data", "old", "tableSchema", "preTableSchema",
+    "checksum", "unread", "data", "old", "tableSchema", "preTableSchema",
 }  # fmt: skip
 _DATABASE = re.compile(
     r"(?:(?:CREATE|DROP) (?:DATABASE|SCHEMA)(?: IF(?: NOT)? EXISTS)? |ALTER (?:DATABASE|SCHEMA) )`((?:[^`]|``)*)`.*", re.DOTALL
@@ -38,7 +38,9 @@ def envelopes(key: bytes | None, value: bytes | None, unpacked: Any) -> list[Eve
     )
     for name in ("buildTs", "tableID", "schemaVersion"):
         integer(event.get(name, None if name == "buildTs" else 0), name)
-    schema, table, sql, claim = (clean(event.get(name, ""), name) for name in ("database", "table", "sql", "claimCheckLocation"))
+    schema, table, sql, claim, _ = (
+        clean(event.get(name, ""), name) for name in ("database", "table", "sql", "claimCheckLocation", "unread")
+    )
     only_key, data, old, checksum = (
         event.get("handleKeyOnly", False),
         _image_of(event, "data"),
@@ -61,7 +63,7 @@ def envelopes(key: bytes | None, value: bytes | None, unpacked: Any) -> list[Eve
         return [("ddl", commit_ts, *named, sql)]
     if kind not in ("INSERT", "UPDATE", "DELETE") or claim or only_key or not schema or not table or "\0" in schema + table:
         raise Refused("no row")
-    if (data is None) is (kind != "DELETE") or (old is None) is (kind != "INSERT") or (checksum or {}).get("corrupted"):
+    if (data is None) is (kind != "DELETE") or (old is None) is (kind != "INSERT"):
         raise Refused("not the images of its type")
     return [("delete" if kind == "DELETE" else "put", commit_ts, schema, table, key or b"", plain)]
 
@@ -94,6 +96,8 @@ def rows(value: bytes, schema: TableSchema, zone: Zone) -> list[Row]:
     kind, data, old = event.get("type"), _image_of(event, "data"), _image_of(event, "old")
     if kind not in ("INSERT", "UPDATE", "DELETE") or (data is None) is (kind != "DELETE") or (old is None) is (kind != "INSERT"):
         raise Refused("no row")
+    if (event.get("checksum") or {}).get("corrupted"):
+        raise Refused("not what was written")
     names = set(schema.column_names())
     for image in (data, old):
         if image is not None and image.keys() != names and not (kind == "DELETE" and image.keys() == set(schema.key)):

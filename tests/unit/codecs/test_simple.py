@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sidecar.shared.codecs.canal_json import CanalJson
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.contract import Claim
-from sidecar.shared.codecs.refusals import CORRUPTED_HINT, LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
+from sidecar.shared.codecs.refusals import LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
 from sidecar.shared.codecs.simple import Simple, encode_mark, encode_resolved
 from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved, TableName
@@ -180,11 +180,8 @@ def test_a_row_in_a_file_is_a_claim() -> None:
     assert Simple().parts(message(ROW, data={"id": '"claimCheckLocation":"'})) == []
 
 
-def test_refuses_a_row_that_ticdc_says_is_corrupted() -> None:
-    with pytest.raises(FeedUnsuitable) as caught:
-        Simple().envelopes(message(ROW, checksum={"version": 1, "corrupted": True, "current": 7, "previous": 0}))
-    assert "TiCDC says that the row of shop.orders at commit_ts 10 does not have the checksum" in caught.value.message
-    assert caught.value.hint == CORRUPTED_HINT
+def test_a_row_that_ticdc_says_is_corrupted_is_refused_by_who_decodes_it() -> None:
+    assert change(ROW, checksum={"version": 1, "corrupted": True, "current": 7, "previous": 0}).rank is Rank.PUT
 
 
 @pytest.mark.parametrize(

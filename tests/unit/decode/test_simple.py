@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.shared.codecs.simple import Simple
+from sidecar.shared.codecs.simple import Simple, encode_unread_row
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
-from sidecar.shared.model.nouns import Change, Column, Lane, Message, TableName, TableSchema
+from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Message, Rank, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from tests.unit.decode.log import logged
 from tests.unit.encode.simple_slow import as_json, row_head
@@ -126,6 +126,26 @@ def test_a_row_that_does_not_fit_is_refused_by_its_place(image: dict[str, Any], 
         rows(event(data=IMAGE), event(data=image))
     assert caught.value.message.startswith("message kafka/t/0@1: table shop.t: ")
     assert text in caught.value.message
+
+
+def test_a_row_that_ticdc_says_is_corrupted_is_refused() -> None:
+    checksum = {"version": 1, "corrupted": False, "current": 7, "previous": 0}
+    assert len(rows(event(data=IMAGE, checksum=checksum), event(data=IMAGE))) == 2
+    with pytest.raises(FeedUnsuitable, match=r"^message kafka/t/0@1: .*does not have the checksum with which it was written") as refused:
+        rows(event(data=IMAGE), event(data=IMAGE, checksum=checksum | {"corrupted": True}))
+    assert "--seq 1 --ordinal 1" in refused.value.hint
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_row_that_could_not_be_read_is_refused_with_the_reason(deleted: bool) -> None:
+    value = encode_unread_row(TABLE.name, CommitTs(10), deleted=deleted, why="it is garbage-collected")
+    (change,) = Simple().envelopes(Message(LANE, 3, b"", value))
+    assert isinstance(change, Change)
+    assert change.rank is (Rank.DELETE if deleted else Rank.PUT)
+    for codec in ("simple", "canal-json"):
+        with pytest.raises(FeedUnsuitable, match=r"^message kafka/t/0@3: .*not read from TiDB: it is garbage-collected") as refused:
+            decode(logged([change], codec=codec), codec=codec, schemas={TABLE.name: TABLE}, server_tz=ServerZone())
+        assert "--keys" in refused.value.hint
 
 
 def test_columns_that_the_schema_does_not_have_are_passed_over_where_rows_need_not_be_whole() -> None:

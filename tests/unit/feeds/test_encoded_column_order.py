@@ -1,4 +1,4 @@
-"""Columns that TiCDC's classic architecture confuses in simple stop before, or with the first message that tells it."""
+"""Columns that TiCDC's classic architecture confuses in simple stop before, or with the first message that shows it."""
 
 from __future__ import annotations
 
