@@ -169,9 +169,9 @@ class Sequence:
             self._spill()
 
     def join_after_gap(self, lane: Lane, position: int, envelopes: Envelopes[Envelope]) -> None:
-        """The lane came after the log began, and begins here with what retention has left of it. A message without envelopes says nothing of
-        what is gone: the next one does. Raises FeedUnsuitable unless that was all at or below `after_ts`, or of a table before the one that is
-        made here. (A change above a mark may stand before it, by as long as TiCDC was behind: retention is taken to be longer.)"""
+        """The lane came after the log began, and begins here with what retention has left of it. A message without envelopes says nothing
+        of what is gone: the next one does. Raises FeedUnsuitable unless that was all at or below `after_ts`, or of a table before the one
+        that is made here. (A change above a mark may stand before it, by as long as TiCDC was behind: retention is taken to be longer.)"""
         if not envelopes:
             self.gaps.add(lane)
             return
