@@ -40,6 +40,7 @@ from sidecar.shared.mysql.session import MysqlSession, Row
 from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, failed, listed, ok, warning
 from sidecar.shared.sql.text import quoted
 from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.large_rows import KEYS_ALONE, large_rows_option
 from sidecar.shared.ticdc.scope import LiveScope
 from sidecar.shared.ticdc.table_rules import schemas_named
 
@@ -56,6 +57,7 @@ RIGHTS_AT_ONCE = 100
 RIGHTS_MAX_S = 60.0
 
 CLOCK_OFF_S = 2.0
+GC_LIFE_OF_LARGE_ROWS_S = 3600.0
 GC_LIFE_LOW_S = 600.0
 """TiDB's own default; a chunk is read within seconds, but a server that is busy or a long snapshot takes longer."""
 
@@ -127,7 +129,7 @@ def of_clock(ahead_s: float, *, took_s: float) -> CheckFinding:
     return warning(what, setting="NTP (this machine, PD)", hint=hint)
 
 
-def gc(section: SourceSection) -> Checking[None]:
+def gc(section: SourceSection, changefeed: Changefeed | None) -> Checking[None]:
     """For snapshot brackets: a SELECT at a TSO must end before GC passes it. For DDLs: their tables are read as of their commit_ts, so
     GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.)"""
 
@@ -139,11 +141,16 @@ def gc(section: SourceSection) -> Checking[None]:
     rows = asked(section, "reading tidb_gc_life_time", question)
     if rows is None:
         raise CheckSkipped("the server is no TiDB: it has no snapshot brackets, and nothing to keep for them")
-    yield of_gc_life(str(rows[0][0]))
+    yield of_gc_life(str(rows[0][0]), of_large_rows=changefeed is not None and large_rows_option(changefeed) == KEYS_ALONE)
 
 
-def of_gc_life(life: str) -> CheckFinding:
+def of_gc_life(life: str, *, of_large_rows: bool = False) -> CheckFinding:
+    """`of_large_rows`: rows that are larger than a message are read as of their commit."""
     what = f"tidb_gc_life_time is {life}"
+    if of_large_rows and duration_s(life) < GC_LIFE_OF_LARGE_ROWS_S:
+        hint = "SET GLOBAL tidb_gc_life_time = '24h', or let the changefeed write such rows into files (claim-check)"
+        what += ": large rows are read from TiDB as of their commit (handle-key-only), so delivery stops at one where the sidecar is behind"
+        return warning(f"{what} or stopped for longer", setting="tidb_gc_life_time", hint=hint)
     if duration_s(life) >= GC_LIFE_LOW_S:
         return ok(f"{what}: the sidecar may not be behind or stopped for longer when it comes to a DDL")
     hint = "SET GLOBAL tidb_gc_life_time = '10m' or more, or dump with --brackets watermark"

@@ -377,6 +377,8 @@ def test_durations_are_gos(text: str, seconds: float) -> None:
 def test_a_short_gc_life_time_is_a_warning() -> None:
     assert of_gc_life("10m0s").status is CheckStatus.OK
     assert of_gc_life("5m0s").setting == "tidb_gc_life_time"
+    assert of_gc_life("24h0m0s", of_large_rows=True).status is CheckStatus.OK
+    assert "large rows are read from TiDB" in of_gc_life("10m0s", of_large_rows=True).what
 
 
 def test_a_clock_that_is_off_is_a_warning_unless_the_answer_took_as_long() -> None:
