@@ -26,6 +26,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.model.nouns import CommitTs
 from spark_merge.ddl.routes import Routes, routes_of
+from spark_merge.masks.rules import ColumnMask, MaskKind, rules_of
+from spark_merge.masks.rules import text_of as masks_text
 from spark_merge.sinks.kit.durations import seconds_of, text_of
 
 T = TypeVar("T")
@@ -259,6 +261,16 @@ _NAME = unset_or(
 )
 
 
+def _masks(kind: MaskKind, example: str) -> ValueKind[tuple[ColumnMask, ...]]:
+    def parse(text: str) -> tuple[ColumnMask, ...]:
+        try:
+            return rules_of(kind, text)
+        except ConfigError as error:
+            raise SinkError(error.message, hint=error.hint) from error
+
+    return parsed(f"[column rules](SINKS.md#columns-that-a-target-must-not-have): {example}", parse, masks_text)
+
+
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
     """Those of every sink, which the registry reads (registry.py)."""
@@ -269,4 +281,22 @@ class CommonOptions:
         None,
         "What commands, log lines and metrics call the sink. Choose it when the sink is new: under another name, what it has is not known.",
         shown="the URI",
+    )
+    leave_out: tuple[ColumnMask, ...] = option(
+        "leave-out", _masks(MaskKind.LEAVE_OUT, "`shop.users.email`"), (), "Columns that the target does not have."
+    )
+    hashes: tuple[ColumnMask, ...] = option(
+        "hash", _masks(MaskKind.HASH, "`*.*.email`"), (), "Columns of which it has the HMAC-SHA-256, as text. NULL stays NULL."
+    )
+    constants: tuple[ColumnMask, ...] = option(
+        "constant",
+        _masks(MaskKind.CONSTANT, "`shop.users.name=>NULL`, `shop.users.name=>'hidden'`"),
+        (),
+        "Columns of which it has this value in all rows.",
+    )
+    salt_file: str = option(
+        "salt-file",
+        text("a file, on every host"),
+        "",
+        "The secret of `hash`, 16 bytes or more. Keep a copy: another one makes other hashes.",
     )
