@@ -7,8 +7,8 @@
 - A sink that has segments and no file was fed by an earlier version, or under another name. A file of the same name for another output is
   none. What such a sink has is not known: it begins with the next segment, and no table of it is complete.
 - A file that is ahead of its sink is right: the sink was restored, and receives those segments again.
-- It names the column rules (spark_merge/masks) with which the sink's rows were written. A sink with other ones stops: rows of two rules are
-  not told apart.
+- It names the column rules (spark_merge/masks) with which the sink's rows were written. A sink with other ones stops: nobody can say which
+  row is of which rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows as a sink's target has them: pieces of a portion, and rows of the source that are compared with the target's. A column at a time.
 
-A hash is made once for each value that a piece has. Measured: 0.9 million cells/s of different e-mail addresses, and 20 million of values
-that repeat.
+A hash is made once for each value that a piece has. Measured, on one core, of rows of ten columns with one hash: 0.5 million rows of a dump
+a second where each value is another one, 17 million where a hundred values repeat; of updates, which have two images, 0.19 and 1.4 million.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _check(schema: TableSchema, column: Column, masks: Sequence[ColumnMask]) -> 
         raise ConfigError(f"{place} has two column rules: {mask.shown} and {other.shown}", hint="let one kind of rule match the column")
     if column.name in schema.key:
         raise ConfigError(
-            f"{mask.shown} matches {place}, which is of the handle key: rows are found by it",
+            f"{mask.shown} matches {place}, which is of the handle key: it identifies the row",
             hint="narrow the rule; a value that may not be at the target can be no part of a primary key or its substitute",
         )
     if mask.kind is not MaskKind.CONSTANT:

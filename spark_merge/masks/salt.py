@@ -1,7 +1,7 @@
 """The secret of the hashes: a file that each host has, named by `salt-file`. It never travels with a task, and is in no error.
 
-Without it nobody can find a value by hashing all e-mail addresses. What tells one salt from another is its identity: the HMAC of a fixed
-text, from which the salt cannot be computed. It is compared in each task, so no host hashes with another salt.
+Without it nobody can look a value up by hashing all e-mail addresses. A salt's identity is the HMAC of a fixed text, from which the salt
+cannot be computed. Each task compares it, so no host hashes with another salt.
 """
 
 from __future__ import annotations

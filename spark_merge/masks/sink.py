@@ -88,14 +88,16 @@ class OpenMasking:
     def schema(self, schema: TableSchema) -> TableSchema:
         return schema if (table := self.table(schema)) is None else table.schema
 
-    def head(self, head: Head) -> Head:
-        """Raises SinkError also for a schema change that cannot be followed."""
-        schemas = self._schemas(head.schemas)
-        next_schemas = schemas if head.next_schemas is head.schemas else self._schemas(head.next_schemas)
-        if next_schemas is not schemas or head.ddls:
-            with _of_the_sink():
-                check_changes(head, self._masking.rules, statements=self._masking.statements, done=self._masking.done)
-        return replace(head, schemas=schemas, next_schemas=next_schemas)
+    def heads(self, heads: Sequence[Head]) -> tuple[Head, ...]:
+        """Mappings that are one stay one: a head whose tables do not change has them twice. Raises SinkError also for a schema change that
+        cannot be followed."""
+        mappings = {id(one): one for head in heads for one in (head.schemas, head.next_schemas)}
+        shown = {place: self._schemas(one) for place, one in mappings.items()}
+        for head in heads:
+            if head.next_schemas is not head.schemas or head.ddls:
+                with _of_the_sink():
+                    check_changes(head, self._masking.rules, statements=self._masking.statements, done=self._masking.done)
+        return tuple(replace(head, schemas=shown[id(head.schemas)], next_schemas=shown[id(head.next_schemas)]) for head in heads)
 
     def portion(self, portion: Portion, codec: str) -> Portion:
         if (table := self.table(portion.schema)) is None:
@@ -187,7 +189,7 @@ class MaskedSink:
 
     def _masked(self, heads: Sequence[Head]) -> tuple[Head, ...]:
         assert self._opened is not None, "open comes first"
-        return tuple(map(self._opened.head, heads))
+        return self._opened.heads(heads)
 
 
 class ReadableMaskedSink(MaskedSink):

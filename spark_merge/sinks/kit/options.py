@@ -261,14 +261,14 @@ _NAME = unset_or(
 )
 
 
-def _masks(kind: MaskKind, example: str) -> ValueKind[tuple[ColumnMask, ...]]:
+def _masks(kind: MaskKind, values: str) -> ValueKind[tuple[ColumnMask, ...]]:
     def parse(text: str) -> tuple[ColumnMask, ...]:
         try:
             return rules_of(kind, text)
         except ConfigError as error:
             raise SinkError(error.message, hint=error.hint) from error
 
-    return parsed(f"[column rules](SINKS.md#columns-that-a-target-must-not-have): {example}", parse, masks_text)
+    return parsed(f"[column rules](SECURITY.md#personal-data): {values}", parse, masks_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,20 +283,12 @@ class CommonOptions:
         shown="the URI",
     )
     leave_out: tuple[ColumnMask, ...] = option(
-        "leave-out", _masks(MaskKind.LEAVE_OUT, "`shop.users.email`"), (), "Columns that the target does not have."
+        "leave-out", _masks(MaskKind.LEAVE_OUT, "`hr.*.phone`"), (), "Columns that the target does not have."
     )
     hashes: tuple[ColumnMask, ...] = option(
-        "hash", _masks(MaskKind.HASH, "`*.*.email`"), (), "Columns of which it has the HMAC-SHA-256, as text. NULL stays NULL."
+        "hash", _masks(MaskKind.HASH, "`*.*.email`"), (), "Columns of which it has the HMAC-SHA-256, as text."
     )
     constants: tuple[ColumnMask, ...] = option(
-        "constant",
-        _masks(MaskKind.CONSTANT, "`shop.users.name=>NULL`, `shop.users.name=>'hidden'`"),
-        (),
-        "Columns of which it has this value in all rows.",
+        "constant", _masks(MaskKind.CONSTANT, "`shop.users.name=>NULL`"), (), "Columns of which it has this value in all rows."
     )
-    salt_file: str = option(
-        "salt-file",
-        text("a file, on every host"),
-        "",
-        "The secret of `hash`, 16 bytes or more. Keep a copy: another one makes other hashes.",
-    )
+    salt_file: str = option("salt-file", text("a file, on every host"), "", "The secret of `hash`, 16 bytes or more.")

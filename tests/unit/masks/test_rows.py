@@ -74,7 +74,7 @@ def changes(draw: st.DrawFn) -> tuple[MaskedTable, pa.Table]:
 @given(changes())
 def test_changes_are_masked_image_by_image(drawn: tuple[MaskedTable, pa.Table]) -> None:
     table, piece = drawn
-    expected = [
+    rows = [
         {name: tuple(slow(table, value)) if name in ("before", "after") and value is not None else value for name, value in one.items()}
         for one in piece.to_pylist()
     ]
@@ -85,7 +85,7 @@ def test_changes_are_masked_image_by_image(drawn: tuple[MaskedTable, pa.Table]) 
         {name: tuple(value) if name in ("before", "after") and value is not None else value for name, value in one.items()}
         for one in shown.to_pylist()
     ]
-    assert result == expected
+    assert result == rows
 
 
 def slow(table: MaskedTable, image: Sequence[str | None]) -> Sequence[str | None]:
