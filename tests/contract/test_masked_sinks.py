@@ -4,8 +4,7 @@ byte of a masked value is in any file of an output."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.shared.log import rows_file
-from sidecar.shared.model.nouns import TableName, TableSchema
-from spark_merge.masks.rules import ColumnMask
 from spark_merge.masks.sink import Masking, masked
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.versioned import VersionedSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing import histories
-from spark_merge.testing.dumps_port import PASSES, DumpsPort
-from spark_merge.testing.places import Here, Place, Shown
+from spark_merge.testing.dumps_port import DumpsPort
+from spark_merge.testing.places import Here, Place
 from spark_merge.testing.story import TABLES, Died, Mortal, Story, WorkerLife
-from spark_merge.testing.true_histories import MINE, true_history
-from tests.support.masked import masking, salt_file, slow_image
+from tests.support.masked import masked_story, masking, salt_file
 from tests.support.sinks import memory_place
 
 numbers = itertools.count()
@@ -36,18 +32,6 @@ RULES = {
     "nothing but keys": {"leave_out": "s.*.v"},
     "constants, NULL too": {"constant": "s.t0.v=>NULL,s.*.v=>''"},
 }
-
-
-def masked_rows(story: Story, masking: Masking, table: TableName) -> list[Shown]:
-    """What the rules make, slowly, of what the slow rule says."""
-    schema, masks = masks_of(masking, table)
-    rows = Story.expected(story, table)
-    return [(*row[:4], None if (after := row[4]) is None else slow_image(schema, masks, after)) for row in rows]
-
-
-def masks_of(masking: Masking, table: TableName) -> tuple[TableSchema, Mapping[str, ColumnMask]]:
-    schema = TableSchema(table, histories.COLUMNS, ("id", "part"), definition=histories.DEFINITION)
-    return schema, masking.rules.of(schema)
 
 
 class TestMaskedTwins(DumpsPort):
@@ -66,13 +50,7 @@ class TestMaskedTwins(DumpsPort):
     def dumps(self, tmp_path: Path, place: Place, rules: Masking, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Story]:
         monkeypatch.setattr(histories, "TABLES", TABLES)
         monkeypatch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", 3)
-
-        def story_of(seed: int) -> Story:
-            story = Story(tmp_path, place, seed=seed, made=partial(true_history, passes=PASSES), name=MINE)
-            monkeypatch.setattr(story, "expected", partial(masked_rows, story, rules))
-            return story
-
-        return story_of
+        return lambda seed: masked_story(tmp_path, place, rules.rules, seed, monkeypatch)
 
     def test_a_death_between_any_two_steps_changes_nothing_in_the_end(self, dumps: Callable[[int], Story]) -> None:
         story = dumps(20)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from sidecar.shared.model.nouns import TableSchema
+import pytest
+
+from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.masks.rules import ColumnMask, ColumnRules, MaskKind, rules_of
 from spark_merge.masks.sink import Masking
+from spark_merge.testing import histories
+from spark_merge.testing.dumps_port import PASSES
+from spark_merge.testing.places import Place, Shown
+from spark_merge.testing.story import Story
+from spark_merge.testing.true_histories import MINE, true_history
 
 SALT = b"0123456789abcdef-salt"
 Image = tuple[str | None, ...]
@@ -47,3 +55,25 @@ def slow_image(schema: TableSchema, masks: Mapping[str, ColumnMask], image: Sequ
         elif mask.kind is MaskKind.CONSTANT:
             shown.append(mask.text)
     return tuple(shown)
+
+
+# ---- logs of dumps ------------------------------------------------------------------------------------------------------
+
+
+def masked_story(folder: Path, place: Place, rules: ColumnRules, seed: int, monkeypatch: pytest.MonkeyPatch) -> Story:
+    """With dumps of every kind; what the rules make, slowly, of what the slow rule says is to come out."""
+    story = Story(folder, place, seed=seed, made=partial(true_history, passes=PASSES), name=MINE)
+    monkeypatch.setattr(story, "expected", partial(_masked_rows, story, rules))
+    return story
+
+
+def history_masks(rules: ColumnRules, table: TableName) -> tuple[TableSchema, Mapping[str, ColumnMask]]:
+    """A table of spark_merge/testing/histories.py, as the source has it."""
+    schema = TableSchema(table, histories.COLUMNS, ("id", "part"), definition=histories.DEFINITION)
+    return schema, rules.of(schema)
+
+
+def _masked_rows(story: Story, rules: ColumnRules, table: TableName) -> list[Shown]:
+    schema, masks = history_masks(rules, table)
+    rows = Story.expected(story, table)
+    return [(*row[:4], None if (after := row[4]) is None else slow_image(schema, masks, after)) for row in rows]
