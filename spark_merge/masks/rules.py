@@ -5,6 +5,7 @@
 
 - A rule is `schema.table.column`, of patterns as in a table rule (sidecar/shared/ticdc/table_rules.py), without `!`. Case does not matter.
 - Of several rules of one kind the first one that matches decides. Rules of two kinds for one column are an error.
+- No hash of a kind of which one value may have several texts (sidecar/shared/model/canonical.py): it would have several hashes.
 - A constant replaces each value, NULL too. It is a value of the column: canonical text of its type, NULL only where the column may be NULL.
 """
 
@@ -23,6 +24,7 @@ import pyarrow as pa
 from sidecar.shared.columns.values import from_bytes, from_ints, from_texts, parse_ints
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import ConfigError, RefusedRequest
+from sidecar.shared.model.canonical import SEVERAL_TEXTS
 from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from sidecar.shared.rowcodec.type_cast import TEXT_BYTES, ColumnType, column_type, default_text
 from sidecar.shared.sql.lexer import SqlToken, tokens
@@ -67,7 +69,7 @@ class ColumnRules:
 
     def of(self, schema: TableSchema) -> dict[str, ColumnMask]:
         """By the columns of the table that are masked. Raises ConfigError for a column of the handle key, for one with rules of two kinds,
-        and for a constant that is no value of the column."""
+        for a hash of a kind that has none, and for a constant that is no value of the column."""
         if not has_rows(schema):
             return {}
         name, own = schema.name.folded(), list[tuple[ColumnMask, Pattern]]()
@@ -152,6 +154,11 @@ def _check(schema: TableSchema, column: Column, masks: Sequence[ColumnMask]) -> 
         raise ConfigError(
             f"{mask.shown} matches {place}, which is of the handle key: it identifies the row",
             hint="narrow the rule; a value that may not be at the target can be no part of a primary key or its substitute",
+        )
+    if mask.kind is MaskKind.HASH and column.kind in SEVERAL_TEXTS:
+        raise ConfigError(
+            f"{mask.shown} matches {place}, a column of kind {column.kind}: one value may have several texts there, and so several hashes",
+            hint="narrow the rule, and write leave-out= or constant= for this column",
         )
     if mask.kind is not MaskKind.CONSTANT:
         return

@@ -82,6 +82,18 @@ def test_a_column_of_the_handle_key_has_no_mask(given: dict[str, str]) -> None:
     assert rules(**given).of(replace(USERS, key=())) == {}, "it has no rows"
 
 
+@pytest.mark.parametrize("column", [column for column, _ in HARD], ids=lambda column: column.kind)
+def test_a_value_that_may_have_several_texts_has_no_hash(column: Column) -> None:
+    """Those of a live change and of a dump may differ."""
+    schema = replace(USERS, columns=(*USERS.columns, column))
+    if column.kind in ("float", "double", "json"):
+        with pytest.raises(ConfigError, match=f"a column of kind {column.kind}: one value may have several texts"):
+            rules(hash=f"*.*.{column.name}").of(schema)
+        assert kinds(rules(leave_out=f"*.*.{column.name}"), schema) == {column.name: "leave-out"}
+    else:
+        assert kinds(rules(hash=f"*.*.{column.name}"), schema) == {column.name: "hash"}
+
+
 def test_null_is_a_constant_of_a_column_that_may_be_null() -> None:
     assert rules(constant="*.*.points=>NULL").of(USERS)["points"].text is None
     with pytest.raises(ConfigError, match=r"constant=\*\.\*\.name=>NULL: column name of Shop.users is NOT NULL"):
