@@ -6,6 +6,7 @@
     merge/     which rows of a chunk count, cut into tasks: READ merge/rule.py FIRST
     delivery/  a sink's way through the log, a batch at a time
     ddl/       schema changes, read once for all sinks
+    masks/     columns that a sink's target does not have, or has as a hash or a constant: a view of any sink
     sinks/     a folder for each sink, sinks/registry.py the list
     verify/    compares the source with the sinks while both change
     worker/    the process, and tasks on Spark

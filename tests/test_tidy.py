@@ -56,7 +56,8 @@ _BELOW = {
     "spark_merge.merge": "spark_merge.log spark_merge.codecs spark_merge.port shared",
     "spark_merge.delivery": "spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port shared",
     "spark_merge.ddl": "spark_merge.codecs spark_merge.port shared",
-    "spark_merge.sinks": "spark_merge.ddl spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port shared",
+    "spark_merge.masks": "spark_merge.ddl spark_merge.codecs spark_merge.port shared",
+    "spark_merge.sinks": "spark_merge.masks spark_merge.ddl spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port shared",
     "spark_merge.verify": "spark_merge.sinks spark_merge.delivery spark_merge.log spark_merge.port shared",
     "spark_merge.worker": "spark_merge.verify spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.log spark_merge.port"
     " shared",

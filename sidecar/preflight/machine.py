@@ -50,7 +50,7 @@ from sidecar.shared.process.patience import patience
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import read_schemas
-from spark_merge.sinks.registry import holds_rows, misfits, open_sink, output_of, outputs_of
+from spark_merge.sinks.registry import holds_rows, idle_rules, misfits, open_sink, output_of, outputs_of
 from spark_merge.sinks.registry import name_of as shown
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -298,6 +298,12 @@ def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]
             continue
         for what, hint in problems:
             yield failed(what, setting=f"sinks (number {number})", hint=hint)
+        if idle := idle_rules(uri, tables.values()):
+            yield warning(
+                f"{listed(idle)} of {shown(uri)} match no column of any table",
+                setting=f"sinks (number {number})",
+                hint="correct the rule, unless its column is yet to come",
+            )
         if not problems:
             fine.append(shown(uri))
     if fine:

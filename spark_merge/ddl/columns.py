@@ -6,14 +6,15 @@ CHANGE and RENAME COLUMN of the statement; by its name.
 
 The value of existing rows in an added column is the column's default as of the DDL. Logs of raw key-values have it (TiDB's origin default).
 Otherwise it is read from the definition, if that is a plain literal. The definition's text is of a session in UTC (TiDB converts the
-default of a TIMESTAMP: pkg/executor/infoschema_reader.go, dataForColumnsInTable).
+default of a TIMESTAMP: pkg/executor/infoschema_reader.go, dataForColumnsInTable). Where a sink's column rules mask the column, it is the
+masked value (`MaskedSchema`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sidecar.shared.model.nouns import Column, ColumnDefinition, TableSchema, lowered
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
@@ -62,6 +63,14 @@ class ColumnEffect:
     def may_change_values(self) -> bool:
         """Whether rows that are there may have other values in it than before."""
         return self.before is not None and self.conversion is not Conversion.UNCHANGED
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedSchema(TableSchema):
+    """A table as a sink's column rules show it (spark_merge/masks). `added`: of each masked column, what rows from before it was added
+    have in it, as `added_column` says."""
+
+    added: Mapping[str, ColumnEffect] = field(default_factory=dict, compare=False, repr=False)
 
 
 def column_effects(before: TableSchema, after: TableSchema, statements: Iterable[Statement]) -> tuple[ColumnEffect, ...]:
@@ -123,6 +132,8 @@ def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
 
 def added_column(column: Column, after: TableSchema) -> ColumnEffect:
     """What rows from before it was added have in this column of `after`."""
+    if isinstance(after, MaskedSchema) and column.name in after.added:
+        return after.added[column.name]
     definitions = after.definition.columns if after.definition else ()
     made = next((one for one in definitions if one.name == column.name), None)
     if made is not None and made.generated:

@@ -51,6 +51,7 @@ from spark_merge.port.contract import (
     Gathers,
     Head,
     KeepsTables,
+    MasksColumns,
     Outcome,
     Sink,
     Standing,
@@ -147,7 +148,8 @@ class Delivery:
         self.skips = skipped_rows(settings.log)
         self._name = "" if sink_id is None else sink_id.name
         self._rereads = rereads(settings.log, self._name)
-        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id, self._rereads)
+        rules = sink.rules_identity if isinstance(sink, MasksColumns) else ""
+        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id, self._rereads, rules=rules)
         if self.record is not None and self._standing.accepted is not None:
             self.record.resume(self._standing.accepted, self._standing.owner)
 

@@ -7,6 +7,8 @@
 - A sink that has segments and no file was fed by an earlier version, or under another name. A file of the same name for another output is
   none. What such a sink has is not known: it begins with the next segment, and no table of it is complete.
 - A file that is ahead of its sink is right: the sink was restored, and receives those segments again.
+- It names the column rules (spark_merge/masks) with which the sink's rows were written. A sink with other ones stops: nobody can say which
+  row is of which rules.
 """
 
 from __future__ import annotations
@@ -43,20 +45,21 @@ class SinkId(NamedTuple):
 
 
 class SinkRecord:
-    """For one opening of a sink. `tables`: as the file says, with all segments that were passed; None before the first batch of a sink
-    that has none. `written_seq`: up to which the file says it. All raise what the log's storage raises, and SinkError for a file that
-    cannot be read."""
+    """For one opening of a sink. `rules`: the identity of its column rules. `tables`: as the file says, with all segments that were passed;
+    None before the first batch of a sink that has none. `written_seq`: up to which the file says it. All raise what the log's storage
+    raises, and SinkError for a file that cannot be read."""
 
-    def __init__(self, log: Folder, sink: SinkId, rereads: Rereads | None = None) -> None:
-        self._log, self._sink, self._log_id = log, sink, known_id(log)
+    def __init__(self, log: Folder, sink: SinkId, rereads: Rereads | None = None, *, rules: str = "") -> None:
+        self._log, self._sink, self._log_id, self._rules = log, sink, known_id(log), rules
         self._rereads = rereads or {}
         self._schemas = partial(LoggedSchemas, log)
         self.tables: SinkTables | None = None
         self.written_seq: Seq | None = None
 
     def resume(self, accepted: Accepted, owner: Owner) -> None:
-        """The sink has segments."""
+        """The sink has segments. Raises SinkError where its rows are of other column rules."""
         tables = self._read()
+        self._check_rules(tables)
         if tables is None or not self._is_of_this_log(tables):
             next_seq = Seq(accepted.seq + 1)
             unknown = SinkTables(*self._sink, next_seq, began_ts=None, seq=accepted.seq, upto_ts=accepted.upto_ts)
@@ -94,13 +97,22 @@ class SinkRecord:
             self._write(tables, owner)
 
     def _write(self, tables: SinkTables, owner: Owner) -> None:
-        self.tables = replace(tables, epoch=owner.epoch, incarnation=owner.incarnation)
+        self.tables = replace(tables, epoch=owner.epoch, incarnation=owner.incarnation, rules=self._rules)
         write_sink_tables(self._log, self.tables, log_id=self._log_id)
         self.written_seq = tables.seq
 
     def _read(self) -> SinkTables | None:
         tables = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
         return tables if tables is not None and tables.output == self._sink.output else None
+
+    def _check_rules(self, tables: SinkTables | None) -> None:
+        """A sink that was fed before it had a file has rows of no rules, as far as is known."""
+        if tables is not None and tables.rules != self._rules:
+            raise SinkError(
+                f"sink {self._sink.name} has rows of other column rules, or of another salt: they keep what they have",
+                hint="put back leave-out=, hash=, constant= and the salt-file's content; or empty the target or take a new one, give the"
+                " sink another name=, and dump again",
+            )
 
     def _check_owner(self, owner: Owner) -> None:
         """A worker that was frozen after it had accepted a batch leaves the file of its successor alone."""

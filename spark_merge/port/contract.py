@@ -50,7 +50,8 @@ deletes come before puts at one commit_ts."""
 RAW_CHANGES = pa.schema(
     [*CHANGES, ("message_key", pa.binary()), ("message_value", pa.binary()), ("lane", pa.string()), ("position", pa.int64())]
 )
-"""For a sink that asks: the message as TiCDC wrote it, and where. Of an update that is two rows, the delete has no value."""
+"""For a sink that asks: the message as TiCDC wrote it, and where. Of an update that is two rows, the delete has no value. Rows of a table
+with masked columns (spark_merge/masks) have CHANGES alone, and the `message_key` of raw key-values: a message has what is masked."""
 
 
 # ---- what there is to deliver --------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ at one commit_ts deletes first across all tables, then by ordinal."""
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`id` is unique in its batch. `raw`: pieces of live rows have RAW_CHANGES."""
+    """`id` is unique in its batch. `raw`: pieces of live rows have RAW_CHANGES, where nothing of them is masked."""
 
     id: str
     units: tuple[Unit, ...]
@@ -370,6 +371,14 @@ class KeepsTables(Protocol):
     def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
         """Of the tables that have rows, after each change of them and when the sink is opened: raises SinkError where two would share a
         place. `before`: those that were there before a DDL; empty, where there was none. Asks nobody (ddl/routes.py::check_apart)."""
+
+
+@runtime_checkable
+class MasksColumns(Protocol):
+    """A sink that gives its target some columns otherwise than the source has them. `rules_identity`: of its rules and salt; the rows that
+    a target has are of the rules with which they were written."""
+
+    rules_identity: str
 
 
 @dataclass(frozen=True, slots=True)

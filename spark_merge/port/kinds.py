@@ -42,7 +42,8 @@ class SinkKind:
     that can tell; writes nothing. `misfits`: what keeps the target from having rows of these tables, each with the way out; writes nothing.
     `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody. `unreadable`: why its rows
     cannot be read back, for a sink without a reader (port/readable.py). `target`: what has a table's rows, of a sink whose names
-    are more than its `routes` (registry.target_of)."""
+    are more than its `routes` (registry.target_of). `statements`: whether the target carries out TiDB's own statements, and so keeps TiDB's
+    columns."""
 
     open: Callable[[SinkUri], Sink]
     parameters: frozenset[str] = frozenset()
@@ -51,3 +52,4 @@ class SinkKind:
     leaves: Callable[[SinkUri], str] | None = None
     unreadable: str = "this sink has no reader"
     target: Callable[[SinkUri], Callable[[TableName], str]] | None = None
+    statements: bool = False

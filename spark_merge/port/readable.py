@@ -51,18 +51,20 @@ class RowForm(Protocol):
     """What a sink promises to have of the source's rows, where its types cannot hold every value. Picklable."""
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """Canonical text in and out, the same columns and rows."""
+        """Canonical text in and out, the same rows: columns of the requested schema in, those of `Reading.schema` out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """`accepted`: the position of which the rows are if `exact`; else each row is as of this position or of a later one. None: before the
-    first segment. `form`: None where the sink holds every value."""
+    first segment. `form`: None where the sink holds every value. `schema`: of the rows, where it is not the requested one: column rules of
+    the sink mask some columns; None: the requested one. It has the same handle key."""
 
     accepted: Accepted | None
     exact: bool
     parts: tuple[ReadPart, ...]
     form: RowForm | None = None
+    schema: TableSchema | None = None
 
 
 @runtime_checkable

@@ -15,21 +15,23 @@ A scheme that is not in the list is looked for among the installed packages' ent
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError, nearest
-from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.process.kept_secrets import without_secrets
 from spark_merge.ddl.routes import routes_of
+from spark_merge.masks.rules import ColumnRules
+from spark_merge.masks.sink import Masking, OpenMasking, masked
 from spark_merge.port.contract import KeepsTables, Sink, has_rows
 from spark_merge.port.kinds import ENTRY_POINTS, SinkKind, SinkUri
 from spark_merge.port.readable import Readable
-from spark_merge.sinks.kit.options import CommonOptions, names_of, read
+from spark_merge.sinks.kit.options import CommonOptions, commit_tss, names_of, read
 
 
 class _Named(NamedTuple):
@@ -65,7 +67,7 @@ KINDS: dict[str, _Named] = {
 }
 
 COMMON_PARAMETERS = names_of(CommonOptions)
-"""Of every sink, also of a third party's, which does not see them."""
+"""Of every sink, also of a third party's, which does not see them. Those of column rules make it a view (spark_merge/masks)."""
 
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ENCODE = "in a password, and in a parameter's value, write '?' as %3F, '#' as %23, '/' as %2F, '@' as %40, '&' as %26, '[' as %5B"
@@ -101,22 +103,26 @@ def open_sink(uri: str, *, log_id: str) -> Sink:
     Raises SinkError for an unknown scheme, format or parameter, naming the known ones (and no parameter's value: it may
     be a secret).
     """
-    kind, sink_uri = _read(uri, log_id)
-    return kind.open(sink_uri)
+    named = _read(uri, log_id)
+    sink = named.kind.open(named.uri)
+    return sink if named.masking is None else masked(sink, named.masking())
 
 
 def holds_rows(uri: str, *, log_id: str) -> bool:
     """Whether its target says that it has rows which no log of ours brought: a consumer that the sidecar replaces has fed it. False where
     it cannot tell. Raises SinkError as `open_sink`, and for a target that cannot be looked at."""
-    kind, sink_uri = _read(uri, log_id)
+    kind, sink_uri, _ = _read(uri, log_id)
     return kind.holds_rows is not None and kind.holds_rows(sink_uri)
 
 
 def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tuple[str, str]]:
     """What keeps its target from having rows of these tables, each with the way out; nothing for a sink that cannot tell. Raises as
     `holds_rows`."""
-    kind, sink_uri = _read(uri, log_id)
-    results = [] if kind.misfits is None else list(kind.misfits(sink_uri, schemas))
+    kind, sink_uri, masking = _read(uri, log_id)
+    shown, results = list(schemas), list[tuple[str, str]]()
+    if masking is not None:
+        shown, results = _as_shown(masking().opened(), schemas)
+    results += [] if kind.misfits is None else kind.misfits(sink_uri, shown)
     sink = kind.open(sink_uri)
     if isinstance(sink, KeepsTables):
         try:
@@ -126,7 +132,60 @@ def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tu
     return results
 
 
-def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
+def _as_shown(masking: OpenMasking, schemas: Iterable[TableSchema]) -> tuple[list[TableSchema], list[tuple[str, str]]]:
+    """Tables as the target has them, and why its column rules do not allow others."""
+    shown, problems = list[TableSchema](), list[tuple[str, str]]()
+    for schema in schemas:
+        try:
+            shown.append(masking.schema(schema))
+        except SinkError as error:
+            problems.append((error.message, error.hint))
+    return shown, problems
+
+
+def idle_rules(uri: str, schemas: Iterable[TableSchema]) -> list[str]:
+    """Column rules of the sink that match no column of these tables. Raises SinkError as `open_sink`."""
+    options = read(CommonOptions, dict(parse_qsl(_parts(uri).query, keep_blank_values=True)))
+    return [mask.shown for mask in _rules(options).idle(schemas)]
+
+
+def _rules(options: CommonOptions) -> ColumnRules:
+    return ColumnRules(options.leave_out + options.hashes + options.constants)
+
+
+class _Read(NamedTuple):
+    """`masking`: reads the salt; None: the sink has no column rules."""
+
+    kind: SinkKind
+    uri: SinkUri
+    masking: Callable[[], Masking] | None
+
+
+def _masking(kind: SinkKind, scheme: str, options: CommonOptions, own: Mapping[str, str]) -> Callable[[], Masking] | None:
+    """Raises ConfigError for rules that the sink cannot keep."""
+    rules = _rules(options)
+    if not rules.masks:
+        return None
+    if options.hashes and not options.salt_file:
+        raise ConfigError(
+            f"a {scheme}: sink has hash= and no salt-file=",
+            hint="openssl rand -hex 32 > salt; name that file by salt-file=: without a salt, who guesses a value finds its hash",
+        )
+    if kind.statements and (refused := options.leave_out + options.hashes):
+        raise ConfigError(
+            f"a {scheme}: sink carries out TiDB's own statements, so its tables keep TiDB's columns: {refused[0].shown} is not possible",
+            hint=f"write constant={refused[0].rule}=>NULL, or another constant where the column is NOT NULL",
+        )
+    done = read(_Done, own).ddl_done if kind.statements else frozenset()
+    return lambda: Masking.of(rules, options.salt_file, statements=kind.statements, done=done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "")
+
+
+def _read(uri: str, log_id: str) -> _Read:
     parts = _parts(uri)
     if not parts.scheme and not parts.path.startswith("/"):
         raise SinkError(
@@ -143,9 +202,9 @@ def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
         raise SinkError(f"a {scheme}: sink has no parameter {_listed(unknown)}{intended}", hint=f"known parameters: {known}")
     if parts.fragment:
         raise SinkError(f"a {scheme}: sink's URI has a '#'", hint=f"name a folder without '#'; {_ENCODE}")
-    read(CommonOptions, parameters)
+    options = read(CommonOptions, parameters)
     own = {name: value for name, value in parameters.items() if name in kind.parameters}
-    return kind, SinkUri(uri, parts, own, log_id)
+    return _Read(kind, SinkUri(uri, parts, own, log_id), _masking(kind, scheme, options, own))
 
 
 def _parts(uri: str) -> SplitResult:
@@ -157,7 +216,7 @@ def _parts(uri: str) -> SplitResult:
 
 def why_not_readable(uri: str, *, log_id: str) -> str:
     """Why the rows of its output cannot be read back, whatever is in it; empty for a sink with a reader. Raises as `open_sink`."""
-    kind, sink_uri = _read(uri, log_id)
+    kind, sink_uri, _ = _read(uri, log_id)
     return "" if isinstance(kind.open(sink_uri), Readable) else kind.unreadable
 
 
@@ -167,7 +226,7 @@ def target_of(uri: str, *, log_id: str) -> Callable[[TableName], str] | None:
 
     Of a kind that says nothing else, it is where the parameter `routes` leads, as the sink itself reads it. No file is read: it may be
     another machine's."""
-    kind, sink_uri = _read(uri, log_id)
+    kind, sink_uri, _ = _read(uri, log_id)
     sink_uri = replace(sink_uri, parameters={name: value for name, value in sink_uri.parameters.items() if name != "password-file"})
     if kind.target is not None:
         return kind.target(sink_uri)
@@ -202,7 +261,7 @@ def output_of(uri: str) -> str:
 
 def leaves(uri: str) -> str:
     """How what is ours beside its output is removed; empty where there is nothing. Raises SinkError as `open_sink`."""
-    kind, sink_uri = _read(uri, "")
+    kind, sink_uri, _ = _read(uri, "")
     return "" if kind.leaves is None else kind.leaves(sink_uri)
 
 

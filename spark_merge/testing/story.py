@@ -336,7 +336,8 @@ class Story:
                 upto = -1 if reading.accepted is None else reading.accepted.seq
                 assert not end or upto == histories.SEGMENTS - 1
                 expected = newest([row for row in self.expected(table) if row[0] <= upto])
-                result = {row[:2]: row for row in zip(*(column.to_pylist() for column in newest_rows(reading, schema)), strict=True)}
+                columns = newest_rows(reading, reading.schema or schema)
+                result = {row[:2]: row for row in zip(*(column.to_pylist() for column in columns), strict=True)}
                 assert not reading.exact or result == expected, (table, parts)
                 assert not end or result == expected, (table, parts)
         sink.close()

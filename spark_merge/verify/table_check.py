@@ -97,6 +97,7 @@ class TableCheck:
     _rereads: bool = False
     _by_keys: bool = False
     _form: RowForm | None = None
+    _shown: TableSchema | None = None
     _keeping_up: KeepingUp = field(default_factory=KeepingUp)
     _upto_ts: CommitTs = NO_TS
     _table_rows: int = 0
@@ -196,7 +197,7 @@ class TableCheck:
         by_keys = reads_by_keys(self.sink, rows, part=self.slice, sample=self.sample)
         none = key_table(schema, []) if by_keys else None
         reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS), keys=none)
-        self._form, low_ts = reading.form, CommitTs(accepted.upto_ts or 0)
+        self._form, self._shown, low_ts = reading.form, reading.schema, CommitTs(accepted.upto_ts or 0)
         moving = Moving(context.log, schema, after=accepted.seq, low_ts=low_ts)
         ranges = self._chosen(schema, rows, by_keys=by_keys)
         self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
@@ -228,7 +229,8 @@ class TableCheck:
         if accepted.seq < progress.accepted or moving.altered or schema_text(schema) != progress.schema:
             return None
         self.report, self._table_rows, self._saves = progress.report, progress.rows, True
-        self._form = self.sink.reading(schema, parts=1, keys=key_table(schema, [])).form
+        reading = self.sink.reading(schema, parts=1, keys=key_table(schema, []))
+        self._form, self._shown = reading.form, reading.schema
         return schema, moving, progress
 
     def _save(self, progress: CheckProgress, moving: Moving) -> None:
@@ -306,13 +308,14 @@ class TableCheck:
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=wanted)
         rows = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
-        theirs = newest_of([read for part in rows for read in part], schema)
+        shown = reading.schema or schema
+        theirs = newest_of([read for part in rows for read in part], shown)
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
         part = self.context.source.by_keys(schema, key_rows, form=reading.form, where=self.table.where)
-        ours = source_rows(schema, part.at(at_ts))
+        ours = source_rows(shown, part.at(at_ts))
         self._positions.await_log(moving, self.context.present_ts() if at_ts is None else at_ts, follow=self._follow)
-        looked = LookedRows(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
-        self._judge(schema, pending, keys, looked)
+        looked = LookedRows(ours, by_key(shown, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
+        self._judge(shown, pending, keys, looked)
 
     @property
     def _reads_all(self) -> bool:
@@ -372,7 +375,7 @@ class TableCheck:
         left = iter(parts)
         while wave := list(islice(left, context.runner.cores)):
             path = f"{self.path}/{name}-{self._by}"
-            made = partial(DigestWork, schema=schema, buckets=progress.buckets, rows_max=rows_max)
+            made = partial(DigestWork, schema=self._shown or schema, buckets=progress.buckets, rows_max=rows_max)
             works = [made(context.folder, f"{path}-{done + n}", part=part) for n, part in enumerate(wave)]
             of_works = self._run(works)
             large += [done + n for n, of_work in enumerate(of_works) if of_work is None]

@@ -25,6 +25,7 @@ from tests.mutations.feeds import FEEDS, PUMPS, STORAGE
 from tests.mutations.given import GIVEN
 from tests.mutations.init import INIT
 from tests.mutations.lakes import LAKE_SINKS
+from tests.mutations.masks import MASKING
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation, mutated
 from tests.mutations.owners import FENCES, LOGS
@@ -51,6 +52,7 @@ MUTATIONS = [
     *SEVERAL,
     *SESSIONS,
     *MERGING,
+    *MASKING,
     *LAKE_SINKS,
     *DDLS,
     *VERIFYING,

@@ -47,6 +47,7 @@ class _File(msgspec.Struct):
     epoch: _Number
     incarnation: _Number
     complete: tuple[tuple[str, str, _Number], ...]
+    rules: str = ""
 
 
 def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
@@ -63,7 +64,7 @@ def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
         "epoch": tables.epoch,
         "incarnation": tables.incarnation,
         "complete": [(*table, str(ts)) for table, ts in sorted(tables.complete.items())],
-    }
+    } | ({"rules": tables.rules} if tables.rules else {})
     storage.write_atomically(log, sink_tables_name(tables.sink), msgspec.json.format(msgspec.json.encode(written), indent=0))
 
 
@@ -102,6 +103,7 @@ def _from_json(log: Folder, name: str, data: bytes, log_id: str) -> SinkTables |
         {TableName(schema, table): CommitTs(ts) for schema, table, ts in file.complete},
         file.epoch,
         file.incarnation,
+        file.rules,
     )
 
 

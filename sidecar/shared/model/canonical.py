@@ -13,6 +13,9 @@ from typing import Any
 
 from sidecar.shared.model.nouns import Kind
 
+SEVERAL_TEXTS = frozenset[Kind]({"float", "double", "json"})
+"""Kinds of which one value may have several texts."""
+
 _FLOAT32 = struct.Struct("<f")
 
 

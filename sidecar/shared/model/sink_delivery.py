@@ -65,7 +65,7 @@ class SinkTables:
     secrets. `began_seq`: the first segment that it is known to have received; `began_ts`: where that segment begins, None for a sink that
     had earlier ones, of which nothing is known. `upto_ts`: the end of segment `seq`, None where that is not known. `complete`: the
     commit-ts from which on it has all rows of a table. A table that is not in it lacks rows, as far as is known. `epoch`, `incarnation`: of
-    the worker that wrote it."""
+    the worker that wrote it. `rules`: the identity of the sink's column rules and salt, empty for none."""
 
     sink: str
     output: str
@@ -76,6 +76,7 @@ class SinkTables:
     complete: Mapping[TableName, CommitTs] = field(default_factory=dict)
     epoch: int = 0
     incarnation: int = 0
+    rules: str = ""
 
     def incomplete(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those of `tables`, by name."""

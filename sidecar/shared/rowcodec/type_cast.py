@@ -157,7 +157,7 @@ def _float(text: str, column: Column, kind: ColumnType) -> str:
 
 def _decimal(text: str, column: Column, kind: ColumnType) -> str:
     number = _rounded(text, column.scale)
-    if (column.length > 0 and abs(number) >= Decimal(10) ** (column.length - column.scale)) or (kind.unsigned and number < 0):
+    if (column.length > 0 and number.copy_abs() >= Decimal(10) ** (column.length - column.scale)) or (kind.unsigned and number < 0):
         raise ValueError(f"a default of {text!r} for a decimal({column.length},{column.scale})")
     return f"{number if number else number.copy_abs():f}"
 

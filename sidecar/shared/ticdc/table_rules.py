@@ -231,8 +231,7 @@ def _compiled(text: str, how: _How) -> _Rule | None:
         raise cursor.refused("rules are not read from files here", hint="give its rules in place of its name, split by commas or lines")
     lets_in = not cursor.take("!")
     schema = _pattern(cursor, how)
-    if not cursor.take("."):
-        raise cursor.expected_error("'.' between the schema's pattern and the table's")
+    _take_dot(cursor, "the schema's pattern and the table's")
     table = _pattern(cursor, how)
     if cursor.left():
         raise cursor.expected_error("the end of the rule")
@@ -240,13 +239,19 @@ def _compiled(text: str, how: _How) -> _Rule | None:
     return _Rule(rule, lets_in, schema, table, TableName(str(schema), str(table)) if plain else None)
 
 
+def _take_dot(cursor: _Cursor, between: str) -> None:
+    if not cursor.take("."):
+        raise cursor.expected_error(f"'.' between {between}")
+
+
 @dataclass(slots=True)
 class _Cursor:
-    """Where the reader stands in a rule; `end` is exclusive."""
+    """Where the reader stands in a rule; `end` is exclusive. `kind`: what an error calls the rule."""
 
     rule: str
     at: int
     end: int
+    kind: str = "table rule"
 
     def left(self) -> bool:
         return self.at < self.end
@@ -269,7 +274,7 @@ class _Cursor:
         return self.rule[self.at - 1]
 
     def refused(self, problem: str, *, at: int | None = None, hint: str = _HINT) -> RefusedRequest:
-        return RefusedRequest(f"table rule {self.rule}, column {(self.at if at is None else at) + 1}: {problem}", hint=hint)
+        return RefusedRequest(f"{self.kind} {self.rule}, column {(self.at if at is None else at) + 1}: {problem}", hint=hint)
 
     def expected_error(self, what: str, *, hint: str = _HINT) -> RefusedRequest:
         return self.refused(f"expected {what}, got {repr(self.rule[self.at]) if self.left() else 'the end'}", hint=hint)
@@ -359,6 +364,19 @@ def _pattern_of(cursor: _Cursor, regex: str, how: _How, start: int, hint: str) -
         why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
         raise cursor.refused(f"no Go regex: {why}", at=start, hint=hint) from error
     return lambda name: compiled.search(name.encode(errors="replace")) is not None
+
+
+def column_patterns(rule: str) -> tuple[Pattern, Pattern, Pattern]:
+    """Of `schema.table.column`, for folded names. Raises RefusedRequest as `TableRules.of`."""
+    cursor, how = _Cursor(rule, 0, len(rule), "column rule"), _How(True, PROGRAM_BYTES_MAX)
+    schema = _pattern(cursor, how)
+    _take_dot(cursor, "the schema's pattern and the table's")
+    table = _pattern(cursor, how)
+    _take_dot(cursor, "the table's pattern and the column's")
+    column = _pattern(cursor, how)
+    if cursor.left():
+        raise cursor.expected_error("the end of the rule")
+    return schema, table, column
 
 
 def exact_rule(table: TableName) -> str:

@@ -31,8 +31,8 @@ class WrittenRows(NamedTuple):
 
 
 def of_log(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str) -> WrittenRows:
-    """Of RAW_CHANGES in order, whose messages are of `codec`. Raises as `encoded`."""
-    if codec != protocol:
+    """Of RAW_CHANGES in order, whose messages are of `codec`; masked ones come without (spark_merge/masks/rows.py). Raises as `encoded`."""
+    if codec != protocol or "message_value" not in changes.column_names:
         return encoded(changes, schema, encoder, protocol, codec=codec)
     read = changes.filter(pc.starts_with(changes["message_value"], READ_ROW_HEAD))["ordinal"]
     if not len(read):

@@ -4,7 +4,7 @@
 
 What `settle` and the slot wait for: write_modes.py.
 
-- Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded.
+- Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded, those with masked columns too.
 - A message that is larger than max-message-bytes ends the task before any row of its source transaction is written.
 - A header (HEADER) says where a record is from. Consumers that do not know it ignore it.
 """

@@ -26,6 +26,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.model.nouns import CommitTs
 from spark_merge.ddl.routes import Routes, routes_of
+from spark_merge.masks.rules import ColumnMask, MaskKind, rules_of
+from spark_merge.masks.rules import text_of as masks_text
 from spark_merge.sinks.kit.durations import seconds_of, text_of
 
 T = TypeVar("T")
@@ -259,6 +261,16 @@ _NAME = unset_or(
 )
 
 
+def _masks(kind: MaskKind, values: str) -> ValueKind[tuple[ColumnMask, ...]]:
+    def parse(text: str) -> tuple[ColumnMask, ...]:
+        try:
+            return rules_of(kind, text)
+        except ConfigError as error:
+            raise SinkError(error.message, hint=error.hint) from error
+
+    return parsed(f"[column rules](SECURITY.md#personal-data): {values}", parse, masks_text)
+
+
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
     """Those of every sink, which the registry reads (registry.py)."""
@@ -270,3 +282,13 @@ class CommonOptions:
         "What commands, log lines and metrics call the sink. Choose it when the sink is new: under another name, what it has is not known.",
         shown="the URI",
     )
+    leave_out: tuple[ColumnMask, ...] = option(
+        "leave-out", _masks(MaskKind.LEAVE_OUT, "`hr.*.phone`"), (), "Columns that the target does not have."
+    )
+    hashes: tuple[ColumnMask, ...] = option(
+        "hash", _masks(MaskKind.HASH, "`*.*.email`"), (), "Columns of which it has the HMAC-SHA-256, as text."
+    )
+    constants: tuple[ColumnMask, ...] = option(
+        "constant", _masks(MaskKind.CONSTANT, "`shop.users.name=>NULL`"), (), "Columns of which it has this value in all rows."
+    )
+    salt_file: str = option("salt-file", text("a file, on every host"), "", "The secret of `hash`, 16 bytes or more.")

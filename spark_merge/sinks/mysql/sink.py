@@ -153,4 +153,4 @@ def _open(uri: SinkUri) -> SqlSink:
     return SqlSink(settings_of(uri), log_id=uri.log_id)
 
 
-MYSQL = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves)
+MYSQL = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves, statements=True)

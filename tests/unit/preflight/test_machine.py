@@ -13,6 +13,7 @@ from sidecar.shared.config import ChangefeedSection, Config, EtcdSection, LogSec
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus
 from sidecar.shared.process.patience import patience_s
+from tests.support.deliveries import ORDERS, SCHEMA
 
 T = TypeVar("T")
 
@@ -115,3 +116,12 @@ def test_of_a_sink_nothing_is_tried_for_longer_than_a_person_waits(tmp_path: Pat
     carried_out(machine.sinks(settings(tmp_path), "log-1"))
     carried_out(machine.targets(settings(tmp_path), "log-1", {}, {1}))
     assert tried_s == [machine.SINK_PATIENCE_S] * 2
+
+
+def test_a_column_rule_that_matches_nothing_is_a_warning_and_one_that_no_sink_can_keep_a_failure(tmp_path: Path) -> None:
+    sinks = (f"file://{tmp_path}/a?format=jsonl&leave-out=shop.*.nmae", f"file://{tmp_path}/b?format=jsonl&leave-out=shop.*.*")
+    config = settings(tmp_path, sinks=sinks)
+    findings, _ = carried_out(machine.targets(config, "log-1", {ORDERS: SCHEMA}, {1, 2}))
+    assert [one.status for one in findings] == [CheckStatus.WARNING, CheckStatus.FAILED, CheckStatus.OK]
+    assert findings[0].what.startswith("leave-out=shop.*.nmae of ")
+    assert "which is of the handle key" in findings[1].what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,15 +12,18 @@ import pytest
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.model.nouns import ColumnDefinition, CommitTs, IndexDefinition, IndexPart, Seq, TableDefinition
 from sidecar.shared.ticdc.dispatch import TopicPartitionRule
 from spark_merge.codecs.encode.messages import changes_of
-from spark_merge.port.contract import ChunkPiece, Survivors
+from spark_merge.masks.rows import masked_pieces
+from spark_merge.masks.tables import masked_table
+from spark_merge.port.contract import RAW_CHANGES, ChunkPiece, Survivors
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.ending import TopicEnding
 from spark_merge.sinks.kafka.uri import output_of
 from spark_merge.sinks.kafka.writer import KafkaWriter
-from tests.support.deliveries import DUE, SCHEMA
+from tests.support.deliveries import DUE, SCHEMA, change
+from tests.support.masked import SALT, rules, slow_hash
 
 
 def partitions_of(rule: TopicPartitionRule, *, deletes: bool) -> list[list[int]]:
@@ -59,3 +63,23 @@ def test_a_ddl_that_the_protocol_has_no_number_for_is_not_sent_once_the_operator
     with pytest.raises(SinkError, match=r"(?s)FROBNICATE.*ddl-done=9"):
         sent("8")
     assert sent("7,9") == [(0, b"ddl 3 1"), (1, b"ddl 3 1")]
+
+
+@pytest.mark.parametrize("protocol", ["open-protocol", "canal-json"])
+def test_a_message_of_a_masked_row_is_made_of_its_columns_and_any_other_is_ticdcs_own(protocol: str) -> None:
+    text = f"kafka://b:9092/t?protocol={protocol}&enable-tidb-extension=true"
+    parameters = {"protocol": protocol} | ({"enable-tidb-extension": "true"} if protocol == "canal-json" else {})
+    output = output_of(SinkUri(text, urlsplit(text), parameters, "log-1"))
+    writer = KafkaWriter(output, None, Seq(1), (), {}, {Seq(1): TopicEnding(0, protocol, CommitTs(9), ("t",))}, {"t": 1})  # type: ignore[arg-type]  # nothing is written
+    key = IndexDefinition("PRIMARY", (IndexPart("id"),), unique=True, primary=True)
+    definition = TableDefinition((ColumnDefinition("id", "int(11)", nullable=False), ColumnDefinition("name", "varchar(9)")), (key,))
+    schema = replace(SCHEMA, definition=definition)
+    sent = {"message_key": b"key", "message_value": b"as TiCDC sent it: secret", "lane": "l", "position": 1}
+    raw = pa.Table.from_pylist([change(1, 5, after=("1", "secret")) | sent], RAW_CHANGES)
+    ((_, (_, _, _, value, _)),) = writer._rows(Seq(1), schema, raw)
+    assert b"secret" in value
+    table = masked_table(schema, rules(hash="*.*.name").of(schema), SALT, statements=False)
+    (piece,) = masked_pieces(table, raw, SALT, codec=protocol)
+    ((_, (_, _, key_bytes, value, _)),) = writer._rows(Seq(1), table.schema, piece)
+    assert b"secret" not in (key_bytes or b"") + value
+    assert slow_hash("secret").encode() in value
