@@ -77,9 +77,9 @@ def test_a_message_of_a_masked_row_is_made_of_its_columns_and_any_other_is_ticdc
     sent = {"message_key": b"key", "message_value": b"as TiCDC sent it: secret", "lane": "l", "position": 1}
     raw = pa.Table.from_pylist([change(1, 5, after=("1", "secret")) | sent], RAW_CHANGES)
     ((_, (_, _, _, value, _)),) = writer._rows(Seq(1), schema, raw)
-    assert b"secret" in value
+    assert b"secret" in (value or b"")
     table = masked_table(schema, rules(hash="*.*.name").of(schema), SALT, statements=False)
     (piece,) = masked_pieces(table, raw, SALT, codec=protocol)
     ((_, (_, _, key_bytes, value, _)),) = writer._rows(Seq(1), table.schema, piece)
-    assert b"secret" not in (key_bytes or b"") + value
-    assert slow_hash("secret").encode() in value
+    assert b"secret" not in (key_bytes or b"") + (value or b"")
+    assert slow_hash("secret").encode() in (value or b"")
