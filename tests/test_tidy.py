@@ -184,7 +184,6 @@ TESTED_THROUGH = {
     "spark_merge.ddl.partition_syntax": "tests/unit/ddl/test_parser.py",
     "spark_merge.codecs.encode.runs": "tests/unit/sinks/test_spool_frames.py",
     "spark_merge.sinks.iceberg.modes": "tests/contract/test_iceberg_sink.py",
-    "spark_merge.sinks.kafka.rows": "tests/integration/test_kafka_sink.py",
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
 }

@@ -45,6 +45,7 @@ class TicdcProtocol:
     `ddls_to_first_partition`: a DDL goes to partition 0 of its topic, not to all partitions.
     `codec_avro`: of messages with `encoding-format=avro`; the log keeps them in the form of `codec`.
     `wrong_in`: versions whose new architecture writes some values wrong (pingcap/ticdc 3973).
+    `raw_claims`: a claim-check file may hold a message's value as it is: nothing of a row is in its key.
     `in_files`: the storage sink writes it. `is_written`: our Kafka sink does, if it carries a dump.
     """
 
@@ -59,6 +60,7 @@ class TicdcProtocol:
     ddls_to_first_partition: bool = False
     codec_avro: CodecModule | None = None
     wrong_in: tuple[str, ...] = ()
+    raw_claims: bool = False
     in_files: bool = False
     is_written: bool = True
 
@@ -77,8 +79,10 @@ PROTOCOLS = (
         names_partitions=True,
         unsigned_zeros=True,
     ),
-    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, in_files=True),
-    TicdcProtocol("simple", simple, codec_avro=simple_avro, names_partitions=True, wrong_in=("v8.5.4", "v8.5.5"), is_written=False),
+    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, raw_claims=True, in_files=True),
+    TicdcProtocol(
+        "simple", simple, codec_avro=simple_avro, names_partitions=True, wrong_in=("v8.5.4", "v8.5.5"), raw_claims=True, is_written=False
+    ),
     TicdcProtocol("debezium", needs_extension=True, options_section="debezium"),
     TicdcProtocol("debezium-avro", needs_extension=True, options_section="debezium"),
     TicdcProtocol("csv", in_files=True),
