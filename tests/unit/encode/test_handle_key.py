@@ -1,4 +1,4 @@
-"""A message with the handle key's columns alone: all other bytes are the whole message's. TiCDC's own: test_large_rows.py of the Kafka sink."""
+"""A message with the handle key's columns alone: what stays keeps its bytes. TiCDC's own: sinks/kafka/test_large_rows.py."""
 
 from __future__ import annotations
 
