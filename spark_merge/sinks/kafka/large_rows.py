@@ -71,7 +71,8 @@ def _bytes(message: RowMessage) -> int:
 
 
 def _name(output: Output, claims: ClaimFolder, origin: bytes) -> str:
-    return f"{uuid5(NAMESPACE_OID, chr(10).join((claims.log_id, str(output), output.protocol, origin.decode())))}.json"
+    place = "\n".join((claims.log_id, str(output), output.protocol, origin.decode()))
+    return f"{uuid5(NAMESPACE_OID, place)}.json"
 
 
 def _write(claims: ClaimFolder, whole: Iterable[tuple[str, RowMessage | None]]) -> None:
