@@ -1,5 +1,5 @@
-"""Rows that are larger than a message, on a real broker: a second sidecar that reads the topic as a feed has every row, whoever died when;
-and so has a verification."""
+"""Rows that are larger than a message, on a real broker: a second sidecar that reads the topic as a feed has every row, after deaths at any
+step; and so has a verification."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def behind_each_file(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object])
 
 
 @pytest.mark.parametrize(("protocol", "more"), WAYS)
-def test_a_feed_and_a_verification_have_each_row_whoever_died_when(
+def test_a_feed_and_a_verification_have_each_row_after_deaths_at_any_step(
     tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, protocol: str, more: str
 ) -> None:
     folder = tmp_path / "claims"

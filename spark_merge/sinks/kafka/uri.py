@@ -41,11 +41,11 @@ TLS_SCHEME = "kafka+ssl"
 _NAME = ChangefeedName("", "", "sink")
 
 CLIENT = {
-    "kafka-client-id": "The client's name at the brokers.",
+    "kafka-client-id": "The client's name.",
     "ca": "The authority of the brokers' certificates. It means TLS, and so does `kafka+ssl:`.",
     "cert": "The client's certificate.",
     "key": "The key of `cert`.",
-    "enable-tls": "`true`: TLS, by the machine's authorities unless `ca` names others.",
+    "enable-tls": "`true`: TLS, as with `kafka+ssl:`.",
     "insecure-skip-verify": "`true`: certificates are not checked.",
     "sasl-mechanism": "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `GSSAPI`.",
     "sasl-user": "The account.",
@@ -81,11 +81,11 @@ class LargeRowOptions:
     """TiCDC's, of rows that are larger than a message (large_rows.py)."""
 
     handled: str = option("large-message-handle-option", _LARGE_ROWS, "none",
-        "`claim-check`: [a row larger than a message](#large-rows) goes into a file.")  # fmt: skip
+        "What becomes of a [large row](#large-rows): an error, or a file.")  # fmt: skip
     folder: str = option("claim-check-storage-uri", text("a folder, or `s3://…`"), "",
-        "The folder of these files. Encode `?` and `&` of its own parameters as `%3F` and `%26`.")  # fmt: skip
+        "Its folder, percent-encoded.")  # fmt: skip
     raw: bool = option("claim-check-raw-value", flag(), False,
-        "With `canal-json`: a file is the message's value as it is.")  # fmt: skip
+        "With `canal-json`: the file is the message's value.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class UriOptions:
     """What the URI alone says."""
 
     config: str = option("config", text("a file"), "",
-        "The changefeed's file: see [Where a row goes](#where-a-row-goes).")  # fmt: skip
+        "The changefeed's [file](#where-a-row-goes).")  # fmt: skip
     position_topic: str = option("position-topic", text("a topic"), "",
         "The sink's own topic.", shown="`_ticdc_dump_{topic}`")  # fmt: skip
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done",
@@ -108,13 +108,13 @@ class KafkaOptions:
         "The messages' protocol.", shown=f"the file's, else `{PROTOCOL}`")  # fmt: skip
     partition_num: int = option("partition-num", number(0, LIBRDKAFKA_BYTES_MAX), 0,
         "Partitions of the default topic. A missing topic gets 3.", shown="what the topic has")  # fmt: skip
-    replicas: int = option("replication-factor", number(0, LIBRDKAFKA_BYTES_MAX), 1, "Replicas of a topic that the sink creates.")
-    auto_create: bool = option("auto-create-topic", flag(), True, "Whether the sink creates a missing topic.")
+    replicas: int = option("replication-factor", number(0, LIBRDKAFKA_BYTES_MAX), 1, "Replicas of a created topic.")
+    auto_create: bool = option("auto-create-topic", flag(), True, "Creates a missing topic.")
     max_message_bytes: int = option("max-message-bytes", number(0, LIBRDKAFKA_BYTES_MAX), 10 << 20,
-        "As TiCDC counts it: key, value and 36 bytes. A larger row stops the sink, or [goes into a file](#large-rows).")  # fmt: skip
+        "As TiCDC counts it: key, value and 36 bytes. A larger one: [large rows](#large-rows).")  # fmt: skip
     large_rows: LargeRowOptions = block(LargeRowOptions)
-    compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "The compression of Kafka's batches.")
-    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true` is possible.")
+    compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "Of Kafka's batches.")
+    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true`.")
     architecture: Architecture = option("architecture", one_of("classic", "new"), "classic",
         "Whose messages and hashes.")  # fmt: skip
     release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's, whose hashes are used.", shown="the newest")
