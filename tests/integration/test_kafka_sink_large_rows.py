@@ -16,6 +16,7 @@ from sidecar.feeds.encoded.whole_rows import NotWhole, parts_of
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.log.storage.dispatch import NewFile
 from sidecar.shared.model.nouns import Lane, Message, TableName
 from spark_merge.merge.rule import Image
 from spark_merge.sinks.kafka import sink
@@ -81,13 +82,16 @@ def as_a_feed(records: Sequence[Read], protocol: str, folder: Path, *, raw: bool
 
 def behind_each_file(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """`act` when files are durable, and no message names them."""
-    write_all = storage.write_all
+    new_files = storage.new_files
 
-    def writing(folder: Folder, files: dict[str, bytes]) -> None:
-        write_all(folder, files)
-        act()
+    @contextmanager
+    def writing(folder: Folder) -> Iterator[NewFile]:
+        with new_files(folder) as new_file:
+            yield new_file
+        if folder.root.endswith("claims"):
+            act()
 
-    monkeypatch.setattr(storage, "write_all", writing)
+    monkeypatch.setattr(storage, "new_files", writing)
 
 
 @pytest.mark.parametrize(("protocol", "more"), WAYS)

@@ -5,8 +5,8 @@ instead has the columns of the handle key alone, and says where the file is. The
 name: sidecar/shared/codecs/claim_file.py, `Encoder.location_message`.
 
 - A file is durable before a message that names it is sent. A task that dies between the two leaves a file that no message names.
-- A file's name depends on the log and the output alone: on the row's place in the log. So a task that is done again, or by two workers at
-  once, writes the same file with the same bytes.
+- A file's name depends on the log and the output alone: on the row's place in the log, the brokers, the topic and the protocol. So a task
+  that is done again, or by two workers at once, writes the same file with the same bytes.
 - Without the option, and for a row whose key alone is too large, the task ends before a message of the row's transaction is sent.
 - No file is ever removed here, as by TiCDC. Without its file a row cannot be read back: that is an error of the reader.
 """
@@ -25,9 +25,6 @@ from spark_merge.codecs.encode.messages import RowMessage
 from spark_merge.sinks.kafka.output import ClaimFolder, Output
 from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES
 from spark_merge.sinks.kafka.rows import WrittenRows
-
-FILES_AT_ONCE_BYTES = 8 << 20
-"""Of files that are written side by side; a larger file is written alone."""
 
 _RAISE = "raise max-message-bytes in the sink's URI, and max.message.bytes of the topic to as much"
 
@@ -76,17 +73,12 @@ def _name(output: Output, claims: ClaimFolder, origin: bytes) -> str:
 
 
 def _write(claims: ClaimFolder, whole: Iterable[tuple[str, RowMessage | None]]) -> None:
-    """They are durable when it returns."""
-    files: dict[str, bytes] = {}
-    size = 0
-    for name, message in whole:
-        key, value = message or (None, None)
-        files[name] = file_bytes(key, value or b"", raw=claims.raw)
-        size += len(files[name])
-        if size >= FILES_AT_ONCE_BYTES:
-            storage.write_all(claims.folder, files)
-            files, size = {}, 0
-    storage.write_all(claims.folder, files)
+    """One after another; all of them are durable when it returns."""
+    with storage.new_files(claims.folder) as new_file:
+        for name, message in whole:
+            key, value = message or (None, None)
+            with new_file(name) as file:
+                file.write(file_bytes(key, value or b"", raw=claims.raw))
 
 
 def _read(claims: ClaimFolder, message: Message, claim: Claim, codec: CodecWithParts) -> Message:

@@ -7,7 +7,7 @@ import json
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from sidecar.shared.codecs.claim_file import file_bytes, file_name
 from sidecar.shared.codecs.contract import Claim, CodecWithParts
 from sidecar.shared.errors import FeedError, SinkError, StorageFull
-from sidecar.shared.log import storage
-from sidecar.shared.log.storage import Full
+from sidecar.shared.log.storage import Folder, Full, local
 from sidecar.shared.model.nouns import Change, Lane, Message, TableName
 from spark_merge.codecs.encode.messages import Architecture, RowMessage
 from spark_merge.codecs.protocols import encoder
@@ -167,7 +166,7 @@ def test_what_is_done_again_writes_the_same_files_and_messages(tmp_path: Path, p
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in root.iterdir()}
+    return {path.name: path.read_bytes() for path in root.glob("[!.]*")}
 
 
 def test_rows_of_another_place_log_output_or_protocol_have_other_files(tmp_path: Path) -> None:
@@ -212,16 +211,23 @@ def test_without_the_option_a_large_row_stops_with_the_way_out() -> None:
     assert "large-message-handle-option=claim-check" in raised.value.hint
 
 
-def test_rows_are_written_some_at_a_time_and_each_is_durable_when_all_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FILES_AT_ONCE_BYTES", 2500)
-    groups: list[int] = []
+def test_a_row_is_written_at_a_time_and_all_are_durable_before_one_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    make_durable = local.make_durable
 
-    def write_all(folder: storage.Folder, files: Mapping[str, bytes]) -> None:
-        groups.append(len(files))
+    def durable(folder: Folder, names: Sequence[str]) -> None:
+        assert set(names) == set(contents(tmp_path))
+        make_durable(folder, names)
+        steps.append(f"{len(names)} durable")
 
-    monkeypatch.setattr(storage, "write_all", write_all)
-    sent(output(tmp_path), written("open-protocol", *["x" * 900] * 3))
-    assert groups == [2, 1]
+    def made(key: bytes | None, value: bytes, *, raw: bool) -> bytes:
+        steps.append(f"behind {len(contents(tmp_path))}")
+        return file_bytes(key, value, raw=raw)
+
+    monkeypatch.setattr(local, "make_durable", durable)
+    monkeypatch.setattr(module, "file_bytes", made)
+    sent(output(tmp_path), written("open-protocol", *["x" * 900] * 2))
+    assert steps == ["behind 0", "behind 1", "2 durable"]
 
 
 def test_a_storage_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +236,7 @@ def test_a_storage_without_room_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: object) -> None:
         raise Full("no space")
 
-    monkeypatch.setattr("sidecar.shared.log.storage.local.write_in_order", full)
+    monkeypatch.setattr(local, "make_durable", full)
     with pytest.raises(StorageFull, match=f"no room left in file://{tmp_path}"):
         sent(to, rows)
 
