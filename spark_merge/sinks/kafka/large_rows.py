@@ -32,20 +32,22 @@ _RAISE = "raise max-message-bytes in the sink's URI, and max.message.bytes of th
 def sendable(output: Output, schema: TableSchema, rows: WrittenRows, origins: Sequence[bytes]) -> Sequence[RowMessage | None]:
     """A message for each of `rows`, none too large; files are written. `origins`: of each row its HEADER (ending.py). Raises SinkError,
     StorageFull."""
-    sizes = [0 if message is None else _bytes(message) for message in rows.messages]
-    if not sizes or max(sizes) <= output.max_message_bytes:
+    most = output.max_message_bytes - RECORD_OVERHEAD_BYTES
+    sizes = [0 if message is None else len(message[0] or b"") + len(message[1] or b"") for message in rows.messages]
+    if not sizes or max(sizes) <= most:
         return rows.messages
-    messages, names = list(rows.messages), dict[int, str]()
+    messages, names, claims = list(rows.messages), dict[int, str](), output.claims
     for place, (message, size) in enumerate(zip(rows.messages, sizes, strict=True)):
-        if message is None or size <= output.max_message_bytes:
+        if message is None or size <= most:
             continue
-        if (claims := output.claims) is not None:
+        if claims is not None:
             names[place] = _name(output, claims, origins[place])
-            messages[place] = message = output.encoder.location_message(message, schema, f"{claims.folder}/{names[place]}")
-        if _bytes(message) > output.max_message_bytes:
-            raise _too_large(output, schema, rows.changes["key"][place].as_py(), _bytes(message))
-    if output.claims is not None:
-        _write(output.claims, ((name, rows.messages[place]) for place, name in names.items()))
+            messages[place] = small = output.encoder.location_message(message, schema, f"{claims.folder}/{names[place]}")
+            size = sum(len(part or b"") for part in small)
+        if size > most:
+            raise _too_large(output, schema, rows.changes["key"][place].as_py(), size + RECORD_OVERHEAD_BYTES)
+    if claims is not None:
+        _write(claims, ((name, rows.messages[place]) for place, name in names.items()))
     return messages
 
 
@@ -59,12 +61,6 @@ def whole_messages(claims: ClaimFolder | None, message: Message, codec: CodecWit
                 yield message  # which the codec rejects
             case key, value:
                 yield message._replace(key=key, value=value)
-
-
-def _bytes(message: RowMessage) -> int:
-    """As TiCDC counts it."""
-    key, value = message
-    return len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES
 
 
 def _name(output: Output, claims: ClaimFolder, origin: bytes) -> str:
