@@ -239,7 +239,7 @@ def test_a_row_that_is_too_large_by_itself_is_reported_with_its_table(story: Sto
     sink = open_sink(f"{server.url}?body-rows=1", log_id="log-1")
     _, work = story.begin(sink)
     server.answers.append(Answer(413))
-    with pytest.raises(SinkError, match=r"a single row of s\.t\d") as error:
+    with pytest.raises(SinkError, match=r"a single row of s\.t\d, key \{\"id\":.*\}, a body of [\d,]+ bytes: 413") as error:
         work[0].carry_out()
     assert "client_max_body_size" in error.value.hint
 

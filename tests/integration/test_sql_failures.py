@@ -28,7 +28,7 @@ from spark_merge.sinks.mysql import pool, server
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import read_table
-from spark_merge.sinks.mysql.statements import Puts, SqlTexts
+from spark_merge.sinks.mysql.statements import Puts, SqlTexts, SqlWrite
 from spark_merge.sinks.mysql.tables import target_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, SqlWorker
@@ -242,6 +242,41 @@ def test_a_deadlock_is_done_again(target: MysqlSession, mariadb: MariaDb, monkey
     assert len(times) == 3
     assert slots.done(target, "a") == [1]
     mariadb.execute("DROP DATABASE locked")
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_row_beyond_max_allowed_packet_is_named_with_its_bytes_and_nothing_of_its_transaction_stays(
+    target: MysqlSession, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """Also of a transaction that is too long to be held, whose rows before it have gone to the target."""
+    mariadb.execute("DROP DATABASE IF EXISTS large", "CREATE DATABASE large", "CREATE TABLE large.t (id INT PRIMARY KEY, v LONGTEXT)")
+    monkeypatch.setattr(MysqlSession, "packet_max", 400)
+    schema = TableSchema(TableName("large", "t"), (Column("id", "int"), Column("v", "text")), ("id",))
+    table = read_table(target, schema.name)
+    assert table is not None
+    texts = SqlTexts(schema, target_table(schema, schema.name, table, target.flavour))
+    columns = [["1", "2"], ["x", "y" * 900]]
+    writes = [
+        SqlWrite(number, texts, f"[{number}]", where, values)
+        for number, (where, values) in enumerate(zip(texts.keys(columns[:1]), texts.rows(columns), strict=True))
+    ]
+    keeper = position_of(target, "large", log_id="l")
+    slots = OwnedSlots("large", keeper.open(None).owner)
+    keeper.change(Underway(SqlBatch(Seq(0), 1, "")), payload=[("a", 1)])
+    worker = SqlWorker(MysqlSession(server_of(mariadb), Role.WRITE_TARGET), SqlJob(slots, "a", 10, batched=False), 0, known=0)
+    blocks = [SqlBlock(writes, 2)] if ends else [SqlBlock(writes[:1], 1, ends=False), SqlBlock(writes[1:], 2)]
+
+    def write() -> None:
+        for block in blocks:
+            worker.offer(block)
+        worker.drain()
+
+    with pytest.raises(SinkError, match=r"row \[1\] of large\.t, for large\.t: .*a statement of 9\d\d bytes") as error:
+        write()
+    worker.close()
+    assert "max_allowed_packet" in error.value.hint
+    assert mariadb.execute("SELECT COUNT(*) FROM large.t") == ((0,),)
+    mariadb.execute("DROP DATABASE large")
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -296,8 +296,8 @@ FEEDS = [
 STORAGE = [
     Mutation(
         "what is in a file is taken for the row, whatever it is",
-        "sidecar/feeds/encoded/claims.py::ClaimFiles._whole",
-        "if changes != [(row.row.commit_ts, *row.row.table)]:",
+        "sidecar/shared/codecs/claim_file.py::whole_message",
+        "if changes != [(claim.commit_ts, *claim.table)]:",
         "if not changes:",
         f"{CLAIMS}::test_a_file_that_is_gone_or_is_not_the_rows_stops_with_the_message_and_the_row",
     ),

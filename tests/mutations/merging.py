@@ -262,6 +262,13 @@ MERGING = [
         "tests/unit/sinks/kafka/test_holder.py::test_the_holder_of_an_earlier_term_is_closed_by_the_next_one",
     ),
     Mutation(
+        "Kafka: the file of a large row has no name of its own",
+        "spark_merge/sinks/kafka/large_rows.py::_name",
+        "origin.decode()",
+        '""',
+        "tests/unit/sinks/kafka/test_large_rows.py::test_rows_of_another_place_log_output_or_protocol_have_other_files",
+    ),
+    Mutation(
         "Kafka without transactions: the next task of an owner does not ask whether it is still the owner",
         "spark_merge/sinks/kafka/claims.py::Claims._ask",
         " if self._is_fenced else self._next(ClaimState.READING, ClaimStep.READ_POSITION)",

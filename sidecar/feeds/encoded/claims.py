@@ -1,37 +1,20 @@
 """Rows that are larger than a message: TiCDC put them into files (claim-check), and the message only says which.
 
-The file has what the message would have had. A file is taken by its name alone, from the folder as this machine reaches it: TiCDC writes
-the rest of the path in different ways. TiCDC removes no file; one that is gone stops with the row that it held.
-
-Sources: pingcap/ticdc pkg/sink/kafka/claimcheck, pkg/sink/codec/common; the recording `large`.
+Files are as shared/codecs/claim_file.py has them, in the folder as this machine reaches it. TiCDC removes no file; one that is gone stops
+with the row that it held.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Sequence
 
-import msgspec
-from msgspec import Struct, json
-
 from sidecar.feeds.encoded.whole_rows import NotWhole
+from sidecar.shared.codecs.claim_file import NotThisRow, file_name, whole_message
 from sidecar.shared.codecs.contract import Claim, Codec
 from sidecar.shared.errors import FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Exhausted, Folder, Unreachable
-from sidecar.shared.model.nouns import Change, Message
-
-_NAME = re.compile(r"[0-9A-Za-z_-]+\.json")
-
-
-class _File(Struct):
-    key: str | None
-    value: str
-
-
-_decode_file = json.Decoder(_File).decode
+from sidecar.shared.model.nouns import Message
 
 
 class ClaimFiles:
@@ -58,33 +41,28 @@ class ClaimFiles:
                     hint="set kafka.claim_check_uri to the folder of claim-check-storage-uri as this machine reaches it, or put the file"
                     " back; let no lifecycle rule remove files sooner than topics forget messages. If it is lost: deploy/RETENTION.md",
                 )
-        return [self._whole(row, name, there[name]) for row, name in zip(rows, names, strict=True)]
+        return [self._whole(row, there[name]) for row, name in zip(rows, names, strict=True)]
 
     def _name(self, row: NotWhole) -> str:
-        assert isinstance(row.row, Claim), "of this kind"
-        name = row.row.file.rpartition("/")[2]
-        if _NAME.fullmatch(name) is None:
-            raise self._other(row, f"a file {row.row.file!r}, which is none that TiCDC writes")
-        return name
+        try:
+            return file_name(_claim(row))
+        except NotThisRow as error:
+            raise self._other(row, error) from error
 
-    def _whole(self, row: NotWhole, name: str, data: bytes) -> Message:
-        if self._raw:
-            message = row.message._replace(value=data)
-        else:
-            try:
-                file = _decode_file(data)
-                key = None if file.key is None else base64.b64decode(file.key, validate=True)
-                message = row.message._replace(key=key, value=base64.b64decode(file.value, validate=True))
-            except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error) as error:
-                raise self._other(row, f"a file {name} that is none of TiCDC's: {error}") from error
-        changes = [(one.commit_ts, one.schema, one.table) for one in self._codec.envelopes(message) if isinstance(one, Change)]
-        if changes != [(row.row.commit_ts, *row.row.table)]:
-            raise self._other(row, f"a file {name} of another row")
-        return message
+    def _whole(self, row: NotWhole, data: bytes) -> Message:
+        try:
+            return whole_message(row.message, _claim(row), data, self._codec, raw=self._raw)
+        except NotThisRow as error:
+            raise self._other(row, error) from error
 
-    def _other(self, row: NotWhole, what: str) -> MessageUnreadable:
+    def _other(self, row: NotWhole, what: NotThisRow) -> MessageUnreadable:
         return MessageUnreadable(
             f"{row.message.at()}: expected {row.words()} in a file; got {what}",
             hint="let nothing but this changefeed write into the folder of claim-check-storage-uri, and set claim-check-raw-value in its"
             " definition as it is; if so, report TiCDC's version and this file",
         )
+
+
+def _claim(row: NotWhole) -> Claim:
+    assert isinstance(row.row, Claim), "of this kind"
+    return row.row

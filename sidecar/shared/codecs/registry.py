@@ -48,6 +48,7 @@ class TicdcProtocol:
     `codec_avro`: of messages with `encoding-format=avro`; the log keeps them in the form of `codec`.
     `sorts_columns`: the classic architecture's encoder sorts a table's columns by their ids, and then takes other columns' names for them.
     `wrong_in`: versions whose new architecture writes some values wrong (pingcap/ticdc 3973).
+    `raw_claims`: a claim-check file may hold a message's value as it is: nothing of a row is in its key.
     `in_files`: the storage sink writes it. `is_written`: our Kafka sink does, if it carries a dump.
     """
 
@@ -63,6 +64,7 @@ class TicdcProtocol:
     codec_avro: CodecModule | None = None
     wrong_in: tuple[str, ...] = ()
     sorts_columns: bool = False
+    raw_claims: bool = False
     in_files: bool = False
     is_written: bool = True
 
@@ -81,7 +83,7 @@ PROTOCOLS = (
         names_partitions=True,
         unsigned_zeros=True,
     ),
-    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, in_files=True),
+    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True, raw_claims=True, in_files=True),
     TicdcProtocol(
         "simple",
         simple,
@@ -89,6 +91,7 @@ PROTOCOLS = (
         names_partitions=True,
         sorts_columns=True,
         wrong_in=("v8.5.4", "v8.5.5"),
+        raw_claims=True,
         is_written=False,
     ),
     TicdcProtocol(

@@ -34,15 +34,18 @@ _NOTHING_HERE = {
 _SHAPES = ("only-output-updated-columns", "delete-only-output-handle-key-columns", "content-compatible")
 """What a message holds: the encoder knows which of them it can follow."""
 
-_KAFKA_NOTHING_HERE = {"large-message-handle", "glue-schema-registry-config", "output-raw-change-event", "codec-config", "kafka-version"}
+_LARGE, _COMPRESSION = "sink.kafka-config.large-message-handle", "large-message-handle-compression"
+_KAFKA_NOTHING_HERE = {
+    "large-message-handle", _COMPRESSION, "glue-schema-registry-config", "output-raw-change-event", "codec-config", "kafka-version",
+}  # fmt: skip
 _HINT = "take it out of the file that config= names"
 
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedFile:
-    """`dispatchers` as `Router.of` takes them. `protocol`: empty where the file has none. `parameters`: of [sink.kafka-config] and its
-    codec-config, by the names that they have in a sink URI, which wins over them, and what of [sink] shapes a message; passwords are among
-    them. `warnings`: what an operator should know."""
+    """`dispatchers` as `Router.of` takes them. `protocol`: empty where the file has none. `parameters`: of [sink.kafka-config], its
+    codec-config and large-message-handle, by the names that they have in a sink URI, which wins over them, and what of [sink] shapes a
+    message; passwords are among them. `warnings`: what an operator should know."""
 
     dispatchers: tuple[Mapping[str, Any], ...] = ()
     case_sensitive: bool = False
@@ -129,18 +132,17 @@ def _check_kafka(kafka: Mapping[str, Any]) -> None:
             "sink.kafka-config.output-raw-change-event cannot be followed: an update that changes a key is a delete and an insert",
             hint=_HINT,
         )
-    large = _section(kafka, "large-message-handle", "sink.kafka-config.large-message-handle")
-    for name in ("large-message-handle-option", "large-message-handle-compression"):
-        if large.get(name) not in (None, "", "none"):
-            raise ConfigError(
-                f"sink.kafka-config.large-message-handle.{name} cannot be followed: messages are written whole and as they are",
-                hint=f"{_HINT}, and set max-message-bytes to what the topic takes",
-            )
+    large = _section(kafka, "large-message-handle", _LARGE)
+    if large.get(_COMPRESSION) not in (None, "", "none"):
+        raise ConfigError(
+            f"{_LARGE}.{_COMPRESSION} cannot be followed: values are written as they are",
+            hint=f"{_HINT}: Kafka's own compression makes messages smaller as well",
+        )
 
 
 def _parameters(kafka: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    codec = _section(kafka, "codec-config", "sink.kafka-config.codec-config")
-    for name, value in {**codec, **kafka}.items():
+    sections = _section(kafka, "codec-config", "sink.kafka-config.codec-config"), _section(kafka, "large-message-handle", _LARGE)
+    for name, value in {**sections[0], **sections[1], **kafka}.items():
         if name in _KAFKA_NOTHING_HERE or value is None or value == "":
             continue
         if isinstance(value, bool):

@@ -17,7 +17,7 @@ Options, besides those in messages.py; what an encoder does not know it leaves a
     enable-tidb-extension                   must be true: without it there is neither commit_ts nor a resolved mark
     only-output-updated-columns             `old` has the columns alone that have changed: false
     content-compatible                      types with their lengths and labels, and only-output-updated-columns: false
-    output-row-key, large-message-handle-…  refused, for what they need is not in canonical text
+    output-row-key, large-message-handle-compression    refused
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Raw, json
 
 from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.errors import ConfigError, SinkError
@@ -42,6 +43,7 @@ from spark_merge.codecs.encode.canal_ddl import canal_word
 from spark_merge.codecs.encode.canal_texts import canal_texts
 from spark_merge.codecs.encode.canal_types import CanalColumn, CanalTable, canal_table
 from spark_merge.codecs.encode.easy_json import quoted
+from spark_merge.codecs.encode.handle_key import fields_of, json_object, key_columns
 from spark_merge.codecs.encode.local_time import zone_of
 from spark_merge.codecs.encode.messages import Architecture, RowMessage
 from spark_merge.port.contract import CHANGES
@@ -62,10 +64,11 @@ _TRUE, _FALSE = frozenset({"1", "t", "T", "true", "TRUE", "True"}), frozenset({"
 
 _NOT_HERE = {
     "output-row-key": _FALSE,
-    "large-message-handle-option": frozenset({"", "none"}),
     "large-message-handle-compression": frozenset({"", "none"}),
 }
 """Options that change the bytes in a way that is not known here, with the values that do not."""
+
+_images_of = json.Decoder(list[Raw] | None).decode
 
 _Part: TypeAlias = "str | pa.Array"
 """Of a message: the same in all rows, or one text a row."""
@@ -93,6 +96,23 @@ class CanalJsonEncoder:
         table = _table(schema, self.full_types)
         values = (value for part in _parts(changes.select(CHANGES.names)) for value in self._values(table, part))
         return list(zip(repeat(_ROW_KEY), values))
+
+    def location_message(self, whole: RowMessage, schema: TableSchema, location: str) -> RowMessage:
+        key, value = whole
+        fields: dict[str, bytes | Raw] = {}
+        for name, content in fields_of(value or b"").items():
+            match name:
+                case "sqlType" | "mysqlType":
+                    fields[name] = key_columns(content, schema.key, quoted)
+                case "old" | "data":
+                    images = _images_of(content)
+                    reduced = b",".join(key_columns(image, schema.key, quoted) for image in images or ())
+                    fields[name] = content if images is None else b"[%b]" % reduced
+                case "_tidb":
+                    fields[name] = json_object(_with_location(content, location), quoted)
+                case _:
+                    fields[name] = content
+        return key, json_object(fields.items(), quoted)
 
     def resolved(self, ts: CommitTs) -> RowMessage:
         return None, _no_row("", "", "TIDB_WATERMARK", ts, sql=None)
@@ -245,6 +265,14 @@ def _joined(parts: Sequence[_Part]) -> pa.Array:
         else:
             merged.append(part)
     return pc.binary_join_element_wise(*merged, "")
+
+
+def _with_location(extension: Raw, location: str) -> Iterator[tuple[str, bytes | Raw]]:
+    """Behind the commit_ts."""
+    for name, content in fields_of(extension).items():
+        yield name, content
+        if name == "commitTs":
+            yield "claimCheckLocation", quoted(location).encode()
 
 
 # ---- messages without a row -----------------------------------------------------------------------------------------

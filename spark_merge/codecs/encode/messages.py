@@ -42,6 +42,9 @@ class Encoder(Protocol):
         deleted rows no more is known than the handle key, and no other column is written. Raises SinkError naming the table, the column and
         what is missing (a definition, a partition)."""
 
+    def location_message(self, whole: RowMessage, schema: TableSchema, location: str) -> RowMessage:
+        """For a row whose message, TiCDC's or ours, is in a file (sidecar/shared/codecs/claim_file.py): its handle key, and `location`."""
+
     def resolved(self, ts: CommitTs) -> RowMessage: ...
 
     def ddl(self, ddl: DdlRecord, before: TableSchema | None, after: TableSchema | None) -> RowMessage: ...

@@ -5,8 +5,11 @@
     key                 ts, scm, tbl, rid, ptn, t; what is empty or 0 is omitted       ts, scm, tbl, t, ptn
     JSON                Go's encoding/json                                             jsoniter (encode/go_json.py)
 
+    a row in a file     "ccl" behind all else                                          "ohk":true,"ohk":false,"ccl" before "ptn"
+
 `ptn` is the id of the row's partition, of partitioned tables. `rid` is the value of an integer primary key that is clustered; TiCDC
-writes the hidden `_tidb_rowid` of other tables there, which no column holds: such keys come without it.
+writes the hidden `_tidb_rowid` of other tables there, which no column holds: such keys come without it. Of `ohk` twice, readers take the
+last one, as Go's do.
 
 TiCDC may put several rows into one message; here each has its own. Values are not compressed: with `large-message-handle-compression=lz4`
 each value's JSON would be an lz4 frame of its own inside its length (shared/codecs/compression.py reads them), the same content as Go's and
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -32,19 +35,20 @@ from sidecar.shared.model.nouns import CommitTs, TableSchema
 from sidecar.shared.ticdc.ddl_text import action_of
 from spark_merge.codecs.encode import go_json
 from spark_merge.codecs.encode.block import Block, image_columns, of_changes
+from spark_merge.codecs.encode.handle_key import fields_of, json_object, key_columns
 from spark_merge.codecs.encode.local_time import UTC, zone_of
 from spark_merge.codecs.encode.messages import Architecture, RowMessage, definition_of
 from spark_merge.codecs.encode.open_columns import UNFIT, OpenColumn, json_values, open_columns
 from spark_merge.port.contract import CHANGES
 
-_VERSION = (1).to_bytes(8, "big")
+_LENGTH_BYTES = 8
+_VERSION = (1).to_bytes(_LENGTH_BYTES, "big")
 _DDL, _RESOLVED = 2, 3
 _TABLES_MAX = 4096
 """Table schemas whose described columns a process keeps."""
 
 _NOT_HERE = {
     "large-message-handle-compression": ("none", "leave it out: Kafka's own compression= makes messages smaller as well"),
-    "large-message-handle-option": ("none", "leave it out, and give max-message-bytes the size of the largest row"),
     "only-output-updated-columns": ("false", "leave it out: with open-protocol it loses empty old values"),
 }
 """TiCDC's settings that change a message in a way that is not done here, each with the value that does not and the way out."""
@@ -81,6 +85,16 @@ class OpenProtocolEncoder:
             messages += zip(keys.to_pylist(), values.to_pylist(), strict=True)
             start += block.rows
         return messages
+
+    def location_message(self, whole: RowMessage, schema: TableSchema, location: str) -> RowMessage:
+        quoted = partial(go_json.string, html=self._html)
+        key, value = (part[at:] for part, at in zip(whole, (2 * _LENGTH_BYTES, _LENGTH_BYTES), strict=True) if part is not None)
+        fields, place = fields_of(key), [("ccl", quoted(location).encode())]
+        if self.architecture == "new":
+            partition = [("ptn", fields.pop("ptn"))] if "ptn" in fields else []
+            place = [("ohk", b"true"), ("ohk", b"false"), *place, *partition]
+        images = ((name, key_columns(image, schema.key, quoted)) for name, image in fields_of(value).items())
+        return _framed_message(json_object([*fields.items(), *place], quoted), json_object(images, quoted))
 
     def resolved(self, ts: CommitTs) -> RowMessage:
         return _message(f'{{"ts":{ts},"t":{_RESOLVED}}}', "")
@@ -242,6 +256,10 @@ def framed(texts: pa.Array, first: bytes = b"") -> pa.Array:
 
 
 def _message(key: str, value: str) -> RowMessage:
-    contents = key.encode(), value.encode()
-    framed_key, framed_value = (len(content).to_bytes(8, "big") + content for content in contents)
+    return _framed_message(key.encode(), value.encode())
+
+
+def _framed_message(*contents: bytes) -> RowMessage:
+    """Of key and value."""
+    framed_key, framed_value = (len(content).to_bytes(_LENGTH_BYTES, "big") + content for content in contents)
     return _VERSION + framed_key, framed_value

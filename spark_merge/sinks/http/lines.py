@@ -23,6 +23,8 @@ BLOCK_BYTES = 1 << 20
 """Of Arrow's, about so many are encoded at once: a little more as text."""
 
 BLOCK_ROWS = 4096
+KEY_BYTES_MAX = 200
+
 SHORT_ROWS = 32
 """Runs of so few are as large as the rows of their portion are on average: to ask Arrow for their bytes costs as much as to encode them."""
 
@@ -52,6 +54,11 @@ class Lines:
         return sorted(
             ((self.schemas[table], line) for table, line in zip(numbers.tolist(), lines.tolist(), strict=True)), key=lambda one: one[1]
         )
+
+    def first_key(self) -> str:
+        """Of the first line, as JSON, for an error."""
+        start = self.data.find(b'"key":') + len(b'"key":')
+        return self.data[start : self.data.find(b',"before":', start)][:KEY_BYTES_MAX].decode(errors="replace")
 
     def fitting(self, bytes_max: int, extra: Mapping[int, int]) -> int:
         """How many lines from the first on have so many bytes together, at most. `extra`: what stands before a line, by its number."""

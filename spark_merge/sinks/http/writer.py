@@ -72,6 +72,7 @@ class BodyStream:
         self._parts: list[bytes] = []
         self._tables: set[TableName] = set()
         self._bytes = self._rows = 0
+        self._key = ""
 
     def has(self, seq: Seq) -> bool:
         return self._state.place.seq > seq
@@ -111,6 +112,7 @@ class BodyStream:
                 self._append(schema_line(schema))
         self._append(part.data)
         self._rows += part.rows
+        self._key = part.first_key()
 
     def _append(self, data: bytes) -> None:
         self._parts.append(data)
@@ -132,7 +134,7 @@ class BodyStream:
         if self._parts:
             here, there = self._state.place, self._next.place
             key = f'"{self._next.log}/{here.seq}.{here.rows}-{there.seq}.{there.rows}"'
-            row = f" with a single row of {', '.join(map(str, self._tables))}" if self._rows == 1 else ""
+            row = f" with a single row of {', '.join(map(str, self._tables))}, key {self._key}" if self._rows == 1 else ""
             body = Body(b"".join(self._parts), key, f"segment {here.seq} from row {here.rows} on{row}, a body")
             conflict = self._client.post(body, after=self._state.text, state=self._next.text)
             self._state = self._next if conflict is None else ahead(self._client, self._next, conflict.reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.dispatch import Router
 from spark_merge.codecs.encode.messages import Encoder
@@ -18,10 +19,20 @@ CHUNK_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimFolder:
+    """Where rows go that are larger than a message (large_rows.py). `raw`: a file is the message's value as it is. `log_id`: whose
+    rows."""
+
+    folder: Folder
+    raw: bool
+    log_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of the
     writer. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py.
-    `ddl_done`: the DDLs that are not sent."""
+    `ddl_done`: the DDLs that are not sent. `claims`: None: a row that is larger than a message stops the sink."""
 
     cluster: SinkCluster
     topic: str
@@ -36,6 +47,7 @@ class Output:
     transactions: bool = True
     producer: Mapping[str, str] = field(default_factory=dict)
     ddl_done: Collection[CommitTs] = frozenset()
+    claims: ClaimFolder | None = None
 
     def transactional_id(self, number: int) -> str:
         return f"{self.position_topic}-{number}"

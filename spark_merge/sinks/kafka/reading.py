@@ -6,6 +6,7 @@
   record without the header is TiCDC's own, from before the sink continued its topic.
 - The last slice of a partition ends at the resolved mark of the position, so it has all of it, also what is yet to become visible.
 - A partition that has lost its first records is not read: its rows would be fewer, and nothing would say so.
+- A row that is larger than a message is read from its file (large_rows.py).
 - Rows from before a schema change are read by the present types; in the messages there are no others.
 """
 
@@ -16,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from sidecar.shared.codecs.contract import Codec
+from sidecar.shared.codecs.contract import CodecWithParts
 from sidecar.shared.codecs.registry import WRITTEN, codec_for
 from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
@@ -32,6 +33,7 @@ from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.formats.messages import StoredChange, form_of, message_rows
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing
 from spark_merge.sinks.kafka.ending import HEADER
+from spark_merge.sinks.kafka.large_rows import whole_messages
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.topics import TopicReader, consumer_of
 
@@ -96,10 +98,10 @@ def _ddls(output: Output, piece: TopicSlice, accepted: Seq) -> Iterator[DdlRecor
     codec = _codec(output)
     for batch in _batches(output, piece):
         for record in batch:
-            if record.seq <= accepted and record.kind in _DDL:
+            if record.seq <= accepted and record.kind in _DDL and not codec.parts(_message(piece, record)):
                 yield from (
                     DdlRecord(envelope.commit_ts, envelope.schema, envelope.table, envelope.query)
-                    for envelope in _envelopes(codec, piece, record)
+                    for envelope in _envelopes(output, codec, piece, record)
                     if isinstance(envelope, Ddl)
                 )
 
@@ -117,7 +119,7 @@ class KafkaPart:
             by_era: dict[int, list[StoredChange]] = {}
             for record in batch:
                 if record.seq <= self.accepted and record.kind in _ROWS:
-                    for envelope in _envelopes(codec, self.piece, record):
+                    for envelope in _envelopes(self.output, codec, self.piece, record):
                         if isinstance(envelope, Change) and (number := places.number(envelope)) is not None:
                             by_era.setdefault(number, []).append(StoredChange(envelope, record.kind == "dump"))
             for number, changes in by_era.items():
@@ -154,13 +156,18 @@ class _Record:
     seq: int
 
 
-def _codec(output: Output) -> Codec:
-    return codec_for(output.protocol, tidb_extension=True, compression="")
+def _codec(output: Output) -> CodecWithParts:
+    return cast(CodecWithParts, codec_for(output.protocol, tidb_extension=True, compression=""))
 
 
-def _envelopes(codec: Codec, piece: TopicSlice, record: _Record) -> Sequence[Envelope]:
+def _message(piece: TopicSlice, record: _Record) -> Message:
+    return Message(Lane(str(piece)), record.offset, record.key, record.value)
+
+
+def _envelopes(output: Output, codec: CodecWithParts, piece: TopicSlice, record: _Record) -> Sequence[Envelope]:
+    """With the rows that are in files."""
     try:
-        return codec.envelopes(Message(Lane(str(piece)), record.offset, record.key, record.value))
+        return [one for whole in whole_messages(output.claims, _message(piece, record), codec) for one in codec.envelopes(whole)]
     except FeedError as error:
         raise SinkError(f"topic {piece}, offset {record.offset}: {error.message}", hint=error.hint) from error
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode, urlunsplit
 
 from sidecar.shared.codecs.registry import WRITTEN
-from sidecar.shared.errors import ConfigError, SinkError
+from sidecar.shared.errors import ConfigError, SinkError, TicdcDumpError
+from sidecar.shared.log.storage.folder import checked_folder
 from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_file import ChangefeedFile, rules_of
@@ -24,9 +25,10 @@ from spark_merge.codecs.protocols import encoder
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
-from spark_merge.sinks.kafka.output import Output
+from spark_merge.sinks.kafka.output import ClaimFolder, Output
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.topics import TopicReader
+from spark_merge.sinks.kit.errors import sink_error
 from spark_merge.sinks.kit.options import block, commit_tss, flag, names_of, number, one_of, option, read, text, texts_of
 
 PROTOCOL = next(iter(WRITTEN))
@@ -39,11 +41,11 @@ TLS_SCHEME = "kafka+ssl"
 _NAME = ChangefeedName("", "", "sink")
 
 CLIENT = {
-    "kafka-client-id": "The client's name at the brokers.",
+    "kafka-client-id": "The client's name.",
     "ca": "The authority of the brokers' certificates. It means TLS, and so does `kafka+ssl:`.",
     "cert": "The client's certificate.",
     "key": "The key of `cert`.",
-    "enable-tls": "`true`: TLS, by the machine's authorities unless `ca` names others.",
+    "enable-tls": "`true`: TLS, as with `kafka+ssl:`.",
     "insecure-skip-verify": "`true`: certificates are not checked.",
     "sasl-mechanism": "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `GSSAPI`.",
     "sasl-user": "The account.",
@@ -69,12 +71,29 @@ class Shape:
         "A deleted row has only the columns of the handle key.")  # fmt: skip
 
 
+_LARGE_ROWS = replace(
+    one_of("none", "claim-check"), hint="write {name}=claim-check: with handle-key-only each reader would have to ask TiDB for the row"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeRowOptions:
+    """TiCDC's, of rows that are larger than a message (large_rows.py)."""
+
+    handled: str = option("large-message-handle-option", _LARGE_ROWS, "none",
+        "What becomes of a [large row](#large-rows): an error, or a file.")  # fmt: skip
+    folder: str = option("claim-check-storage-uri", text("a folder, or `s3://…`"), "",
+        "Its folder, percent-encoded.")  # fmt: skip
+    raw: bool = option("claim-check-raw-value", flag(), False,
+        "With `canal-json`: the file is the message's value.")  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class UriOptions:
     """What the URI alone says."""
 
     config: str = option("config", text("a file"), "",
-        "The changefeed's file: see [Where a row goes](#where-a-row-goes).")  # fmt: skip
+        "The changefeed's [file](#where-a-row-goes).")  # fmt: skip
     position_topic: str = option("position-topic", text("a topic"), "",
         "The sink's own topic.", shown="`_ticdc_dump_{topic}`")  # fmt: skip
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done",
@@ -89,12 +108,13 @@ class KafkaOptions:
         "The messages' protocol.", shown=f"the file's, else `{PROTOCOL}`")  # fmt: skip
     partition_num: int = option("partition-num", number(0, LIBRDKAFKA_BYTES_MAX), 0,
         "Partitions of the default topic. A missing topic gets 3.", shown="what the topic has")  # fmt: skip
-    replicas: int = option("replication-factor", number(0, LIBRDKAFKA_BYTES_MAX), 1, "Replicas of a topic that the sink creates.")
-    auto_create: bool = option("auto-create-topic", flag(), True, "Whether the sink creates a missing topic.")
+    replicas: int = option("replication-factor", number(0, LIBRDKAFKA_BYTES_MAX), 1, "Replicas of a created topic.")
+    auto_create: bool = option("auto-create-topic", flag(), True, "Creates a missing topic.")
     max_message_bytes: int = option("max-message-bytes", number(0, LIBRDKAFKA_BYTES_MAX), 10 << 20,
-        "As TiCDC counts it: key, value and 36 bytes. A larger row stops the sink.")  # fmt: skip
-    compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "The compression of Kafka's batches.")
-    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true` is possible.")
+        "As TiCDC counts it: key, value and 36 bytes. A larger one: [large rows](#large-rows).")  # fmt: skip
+    large_rows: LargeRowOptions = block(LargeRowOptions)
+    compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "Of Kafka's batches.")
+    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true`.")
     architecture: Architecture = option("architecture", one_of("classic", "new"), "classic",
         "Whose messages and hashes.")  # fmt: skip
     release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's, whose hashes are used.", shown="the newest")
@@ -118,7 +138,11 @@ def _holds_rows(uri: SinkUri) -> bool:
 
 def _leaves(uri: SinkUri) -> str:
     topic = read(UriOptions, uri.parameters).position_topic or position_topic_of(uri.parts.path.strip("/"))
-    return f"kafka-topics.sh --bootstrap-server … --delete --topic {topic}: it holds the position, for a sink that is not to continue"
+    how = f"kafka-topics.sh --bootstrap-server … --delete --topic {topic}: it holds the position, for a sink that is not to continue"
+    with suppress(TicdcDumpError):  # of the changefeed's file, which may be gone
+        if (claims := output_of(uri).claims) is not None:
+            how += f". {claims.folder} has rows that the topic's messages name: it goes with the topic"
+    return how
 
 
 def output_of(uri: SinkUri) -> Output:
@@ -158,11 +182,31 @@ def output_of(uri: SinkUri) -> Output:
         auto_create=options.auto_create,
         transactions=options.transactions,
         ddl_done=of_uri.ddl_done,
+        claims=_claims(options, uri.log_id),
         producer={
             "message.max.bytes": str(min(options.max_message_bytes + 4096, LIBRDKAFKA_BYTES_MAX)),
             "compression.type": options.compression,
         },
     )
+
+
+def _claims(options: KafkaOptions, log_id: str) -> ClaimFolder | None:
+    """None: such rows stop the sink. Raises SinkError, ConfigError."""
+    large = options.large_rows
+    if large.handled == "none":
+        return None
+    if not large.folder:
+        raise SinkError(
+            "large-message-handle-option=claim-check of a kafka: sink has no claim-check-storage-uri",
+            hint="set it to the folder for rows that are larger than a message",
+        )
+    if large.raw and not WRITTEN[options.protocol].raw_claims:
+        raise SinkError(
+            f"claim-check-raw-value=true: with {options.protocol} a row is in the message's key too",
+            hint="leave it out, or set protocol=canal-json",
+        )
+    folder = checked_folder(large.folder, "claim-check-storage-uri of a kafka: sink")
+    return ClaimFolder(folder.opened_for(sink_error), large.raw, log_id)
 
 
 def position_topic_of(topic: str) -> str:

@@ -5,7 +5,7 @@
 What `settle` and the slot wait for: write_modes.py.
 
 - Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded, those with masked columns too.
-- A message that is larger than max-message-bytes ends the task before any row of its source transaction is written.
+- A row that is larger than a message is in a file, or ends the task before any row of its source transaction is written (large_rows.py).
 - A header (HEADER) says where a record is from. Consumers that do not know it ignore it.
 """
 
@@ -20,7 +20,6 @@ from operator import attrgetter, itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.codecs.encode.by_table import by_table
 from spark_merge.codecs.encode.messages import changes_of
@@ -29,11 +28,12 @@ from spark_merge.sinks.kafka.claims import TaskRequested
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, TopicEnding
 from spark_merge.sinks.kafka.holder import OF_PROCESS, IdHolder
+from spark_merge.sinks.kafka.large_rows import sendable
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.partitions import by_handle_key, partitions
 from spark_merge.sinks.kafka.position_records import SinkTerm
-from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, KafkaRecord
-from spark_merge.sinks.kafka.rows import WrittenRows, encoded, of_log
+from spark_merge.sinks.kafka.producer import Headers, KafkaRecord
+from spark_merge.sinks.kafka.rows import encoded, of_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,10 @@ class KafkaWriter:
         else:
             origin, tail, rows = f"log {seq}", "", of_log(piece, schema, output.encoder, output.protocol, codec=codec)
         topic, changes = output.router.topic(schema.name), rows.changes
-        self._check_sizes(rows, schema.name)
         from_where = pc.binary_join_element_wise(origin, pc.cast(changes["ordinal"], pa.string()), tail or changes["op"], " ")
-        columns = changes["commit_ts"].to_pylist(), pc.cast(from_where, pa.binary()).to_pylist()
-        for message, numbers, commit_ts, header in zip(
-            rows.messages, self._partitions(topic, schema, piece, changes), *columns, strict=True
-        ):
+        headers = pc.cast(from_where, pa.binary()).to_pylist()
+        messages, numbers_of = sendable(output, schema, rows, headers), self._partitions(topic, schema, piece, changes)
+        for message, numbers, commit_ts, header in zip(messages, numbers_of, changes["commit_ts"].to_pylist(), headers, strict=True):
             if message is not None:
                 key, value = message
                 for number in numbers:
@@ -120,19 +118,6 @@ class KafkaWriter:
             return [range(count)] * changes.num_rows
         each = [(number,) for number in range(count)]
         return [each[number] for number in partitions(rule, schema, changes, count).tolist()]
-
-    def _check_sizes(self, rows: WrittenRows, table: TableName) -> None:
-        """All of them, before one is written. Raises SinkError."""
-        sizes = [0 if message is None else len(message[0] or b"") + len(message[1] or b"") for message in rows.messages]
-        if not sizes or max(sizes) + RECORD_OVERHEAD_BYTES <= self.output.max_message_bytes:
-            return
-        size = next(size for size in sizes if size + RECORD_OVERHEAD_BYTES > self.output.max_message_bytes)
-        key = rows.changes["key"][sizes.index(size)].as_py()
-        raise SinkError(
-            f"{self.output}: the row of {table} with key {key} makes a message of {size + RECORD_OVERHEAD_BYTES} bytes, "
-            f"max-message-bytes is {self.output.max_message_bytes}",
-            hint="raise max-message-bytes in the sink's URI, and max.message.bytes of the topic to as much",
-        )
 
     # ---- what ends a segment ----------------------------------------------------------------------------------------
 

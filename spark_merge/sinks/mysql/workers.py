@@ -170,6 +170,8 @@ class SqlWorker:
             self._known = known
         except (pymysql.err.MySQLError, Warned) as error:
             self._session.close()
+            if isinstance(error, pymysql.err.DataError):
+                raise self._failure(error, [block.writes]) from error
             raise failure(error, self._session.server, self._session.role, "writing a long commit", _DOES_NOT_FIT) from error
 
     def _next(self) -> SqlBlock:

@@ -81,7 +81,11 @@ class Bulk:
     def _send(self, tables: Sequence[TableName], numbers: pa.Array, ids: pa.Array, lines: pa.Array) -> None:
         give_up_s, wait_s = time.monotonic() + client.RETRY_S, client.OPENSEARCH_RETRY_FIRST_S
         while True:
-            answered = self._session.retried(partial(self._once, _body(lines)), doing="writing rows")
+            body = _body(lines)
+            alone = (
+                f"writing row {ids[0].as_py()} of {tables[numbers[0].as_py()]}, {len(body):,} bytes" if len(ids) == 1 else "writing rows"
+            )
+            answered = self._session.retried(partial(self._once, body), doing=alone)
             if not answered["errors"]:
                 return
             items = [next(iter(item.values())) for item in answered["items"]]

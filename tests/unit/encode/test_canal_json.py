@@ -131,7 +131,6 @@ def test_it_goes_to_tasks_and_both_architectures_are_one() -> None:
         (ON | {"time-zone": "Asia/Nowhere"}, "time-zone=Asia/Nowhere"),
         (ON | {"time-zone": "../etc/passwd"}, "time-zone="),
         (ON | {"output-row-key": "true"}, "output-row-key=true"),
-        (ON | {"large-message-handle-option": "claim-check"}, "large-message-handle-option=claim-check"),
         (ON | {"large-message-handle-compression": "lz4"}, "large-message-handle-compression=lz4"),
     ],
 )

@@ -148,7 +148,6 @@ def test_a_text_that_is_none_of_its_kind_is_refused_by_table_and_column() -> Non
     ("option", "value"),
     [
         ("large-message-handle-compression", "lz4"),
-        ("large-message-handle-option", "claim-check"),
         ("only-output-updated-columns", "true"),
         ("time-zone", "No/Where"),
         ("delete-only-output-handle-key-columns", "maybe"),

@@ -175,3 +175,9 @@ def test_a_state_is_one_line_of_ascii_and_reads_back() -> None:
         state_of(state.text.replace('"version":1', '"version":2'), where="x")
     with pytest.raises(SinkError, match="something else"):
         state_of("<html>", where="x")
+
+
+def test_an_error_names_the_first_lines_key_and_not_all_of_a_long_one() -> None:
+    rows = [change(1, 10, before=None, after=[key, '"key":1,"before":2'], table=SCHEMA.name) for key in ('a","before":', "b" * 1000)]
+    results = [Lines.of((SCHEMA,), b"".join(part.data for part in lines(Seq(1), portions([row], [SCHEMA]), {}))) for row in rows]
+    assert [one.first_key() for one in results] == ['{"id":"a\\",\\"before\\":"}', '{"id":"' + "b" * 193]

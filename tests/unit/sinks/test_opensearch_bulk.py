@@ -21,8 +21,10 @@ class Server:
 
     def __init__(self) -> None:
         self.bodies: list[list[Any]] = []
+        self.doing: list[str] = []
 
     def retried(self, action: Callable[[], Any], *, doing: str) -> Any:
+        self.doing.append(doing)
         return action()
 
     def call(self, method: str, path: str, body: bytes, params: object) -> dict[str, Any]:
@@ -61,3 +63,12 @@ def test_documents_of_one_id_in_two_tables_are_two() -> None:
 
 def test_a_document_that_comes_again_in_a_later_request_is_sent_again() -> None:
     assert sent(rows(ORDERS, ("1", 10), ("1", 11)), rows_max=1) == [[["orders", "1", 10]], [["orders", "1", 11]]]
+
+
+def test_a_row_that_is_a_request_by_itself_is_named_with_its_bytes_in_an_error() -> None:
+    """Of the request as a whole: a server rejects one that is too large without an item."""
+    server = Server()
+    bulk = Bulk(cast(OpenSearchSession, server), cast(OwnedPosition, server), bytes_max=60, rows_max=100)
+    bulk.add(rows(ORDERS, ("1", 10), ("2", 20), ("x" * 100, 30)))
+    bulk.flush()
+    assert server.doing == ["writing rows", f"writing row {'x' * 100} of shop.orders, 119 bytes"]

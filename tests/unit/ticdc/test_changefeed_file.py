@@ -30,14 +30,21 @@ enable-tls = true
 [sink.kafka-config.codec-config]
 enable-tidb-extension = true
 [sink.kafka-config.large-message-handle]
-large-message-handle-option = "none"
+large-message-handle-option = "claim-check"
+large-message-handle-compression = "none"
+claim-check-storage-uri = "s3://b/c?secret-access-key=hunter2"
+claim-check-raw-value = true
 """
 
 
 def test_the_file_of_cdc_cli() -> None:
     file = rules_of(TOML)
     assert (file.case_sensitive, file.protocol) == (True, "canal-json")
-    assert file.parameters == {"partition-num": "6", "sasl-password": "hunter2", "enable-tls": "true", "enable-tidb-extension": "true"}
+    assert file.parameters == {
+        "partition-num": "6", "sasl-password": "hunter2", "enable-tls": "true", "enable-tidb-extension": "true",
+        "large-message-handle-option": "claim-check", "claim-check-storage-uri": "s3://b/c?secret-access-key=hunter2",
+        "claim-check-raw-value": "true",
+    }  # fmt: skip
     assert "filter" in file.warnings[0]
     assert "hunter2" not in repr(file)
     router = Router.of(file.dispatchers, default_topic="main", protocol=file.protocol, case_sensitive=file.case_sensitive)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -14,9 +14,10 @@ from sidecar.shared.model.nouns import TableName
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output
+from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.uri import output_of, position_topic_of
 from spark_merge.sinks.kafka.write_modes import AcknowledgedMode, TransactionalMode, write_mode
-from spark_merge.sinks.registry import name_of, open_sink
+from spark_merge.sinks.registry import leaves, name_of, open_sink
 
 
 def output(text: str) -> Output:
@@ -125,6 +126,62 @@ def test_the_changefeeds_own_file_routes_and_the_uri_wins_over_it(tmp_path: Path
     assert (result.protocol, result.partition_num) == ("canal-json", 2)
     assert result.router.topic(TableName("shop", "item")) == "shop_item"
     assert result.cluster.settings()["sasl.password"] == "hunter2"
+
+
+CLAIM_CHECK = "kafka://b:9092/orders?large-message-handle-option=claim-check"
+BUCKET = "s3%3A%2F%2Fbucket%2Frows%3Faccess-key%3Dkey%26secret-access-key%3Dhunter2"
+
+
+def test_large_rows_go_into_a_folder_by_the_uri_or_the_file_and_its_secret_is_not_shown_and_does_not_travel(tmp_path: Path) -> None:
+    assert output("kafka://b:9092/orders").claims is None
+    assert output("kafka://b:9092/orders?large-message-handle-option=none&claim-check-storage-uri=nowhere").claims is None
+    (tmp_path / "changefeed.toml").write_text(
+        '[sink.kafka-config.large-message-handle]\nlarge-message-handle-option = "claim-check"\nclaim-check-raw-value = true\n'
+        f'claim-check-storage-uri = "{unquote(BUCKET)}"\n[sink]\nprotocol = "canal-json"\n'
+    )
+    for uri, raw in (
+        (f"{CLAIM_CHECK}&claim-check-storage-uri={BUCKET}", False),
+        (f"kafka://b:9092/orders?config={tmp_path}/changefeed.toml", True),
+    ):
+        sink = open_sink(uri, log_id="log-1")
+        assert isinstance(sink, KafkaSink)
+        claims = sink.output.claims
+        assert claims is not None
+        assert (str(claims.folder), claims.raw, claims.log_id) == ("s3://bucket/rows", raw, "log-1")
+        assert pickle.loads(pickle.dumps(sink.output)) == sink.output
+        assert b"hunter2" not in pickle.dumps(sink.output)
+        assert all("hunter2" not in shown for shown in (repr(sink.output), str(sink.output), name_of(uri), leaves(uri)))
+        assert "s3://bucket/rows has rows that the topic's messages name" in leaves(uri)
+
+
+def test_what_is_left_is_named_though_the_changefeeds_file_is_gone(tmp_path: Path) -> None:
+    assert "_ticdc_dump_orders" in leaves(f"kafka://b:9092/orders?config={tmp_path}/none.toml")
+
+
+@pytest.mark.parametrize(
+    ("query", "says", "hint"),
+    [
+        (
+            "large-message-handle-option=handle-key-only",
+            "large-message-handle-option='handle-key-only'",
+            "=claim-check: with handle-key-only",
+        ),
+        ("large-message-handle-option=claim-check", "has no claim-check-storage-uri", "set it to the folder"),
+        (
+            "claim-check-storage-uri=/c&claim-check-raw-value=true&large-message-handle-option=claim-check",
+            "in the message's key",
+            "leave it out",
+        ),
+        (f"{CLAIM_CHECK.partition('?')[2]}&claim-check-storage-uri=gs%3A%2F%2Fb%3Fkey%3Dhunter2", "of a scheme gs:", "name a folder"),
+        (f"{CLAIM_CHECK.partition('?')[2]}&claim-check-storage-uri=s3%3A%2F%2Fb%3Ftoken%3Dhunter2", "has no parameter token", "known"),
+        (f"{CLAIM_CHECK.partition('?')[2]}&claim-check-storage-uri=relative", "needs the whole path", "three slashes"),
+    ],
+)
+def test_large_rows_that_cannot_be_written_so_are_refused_by_name(query: str, says: str, hint: str) -> None:
+    with pytest.raises((SinkError, ConfigError), match=says) as raised:
+        open_sink(f"kafka://b:9092/orders?{query}", log_id="log-1")
+    assert hint in raised.value.hint
+    assert "hunter2" not in f"{raised.value} {raised.value.hint}"
 
 
 def test_a_position_topic_has_a_name_that_kafka_takes() -> None:
