@@ -12,7 +12,8 @@ import pytest
 
 from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.files import feed_error
-from sidecar.feeds.encoded.whole_rows import NotWhole, parts_of
+from sidecar.feeds.encoded.whole_rows import NotWhole
+from sidecar.shared.codecs.contract import Claim
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder, open_folder
@@ -74,8 +75,11 @@ def as_a_feed(records: Sequence[Read], protocol: str, folder: Path, *, raw: bool
     fetch = ClaimFiles(codec, open_folder(str(folder)).opened_for(feed_error), raw=raw)
     whole: list[Read] = []
     for record in records:
-        (part,) = parts_of(Message(Lane(record.topic), record.offset, record.key, record.value), codec)
-        (message,) = fetch([part]) if isinstance(part, NotWhole) else (part,)
+        message = Message(Lane(record.topic), record.offset, record.key, record.value)
+        if parts := codec.parts(message):
+            (claim,) = parts
+            assert isinstance(claim, Claim)
+            (message,) = fetch([NotWhole(message, claim)])
         whole.append(Read(record.topic, record.partition, record.offset, message.key, message.value, record.origin, record.dump))
     return whole
 

@@ -50,6 +50,9 @@ class SimpleEncoder:
         }
         return None, as_json({"version": 1, "type": "ALTER", "sql": ddl.query, "commitTs": ddl.commit_ts, "buildTs": BUILT_MS, **tables})
 
+    def location_message(self, whole: RowMessage, schema: TableSchema, location: str) -> RowMessage:
+        raise AssertionError("no sink writes simple")
+
     def _row(self, schema: TableSchema, change: dict[str, Any]) -> dict[str, Any]:
         before, after = change["before"], change["after"]
         head = row_head(schema.name, change["op"].upper(), change["commit_ts"])
