@@ -11,10 +11,12 @@ from sidecar.feeds.encoded.make import claims_folder
 from sidecar.shared.config import SourceSection
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
+from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, listed, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.changefeed_info import KEYS_ALONE, large_rows_option
+from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.scope import ddls_hidden
+from sidecar.shared.ticdc.selected_columns import SelectedColumns
 from sidecar.shared.ticdc.suitability import problems
 
 
@@ -24,6 +26,16 @@ def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:
     if not against:
         by = f"judged by {len(existing)} tables" if existing is not None else "judged without the tables"
         yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
+        yield from _of_columns(changefeed, existing or {})
+
+
+def _of_columns(changefeed: Changefeed, existing: Tables) -> Checking[None]:
+    """Those that its selectors leave out of tables that it has."""
+    selected, rules = SelectedColumns.of(changefeed), FilterRules.of(changefeed)
+    narrowed = (selected.narrowed(table) for name, table in sorted(existing.items()) if rules.has(name))
+    left_out = [f"{table.name} ({', '.join(column.name for column in table.left_out)})" for table in narrowed if table.left_out]
+    if left_out:
+        yield ok(f"sink.column-selectors leave columns out, which dumps and sinks have not either: {listed(left_out)}")
 
 
 def _hidden_ddls(it: CheckResult) -> Checking[None]:

@@ -17,6 +17,7 @@ from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
+from sidecar.feeds.encoded.selected import SelectedTables
 from sidecar.feeds.encoded.whole_rows import Fetch, WithWholeRows
 from sidecar.shared.codecs.contract import Claim, Codec, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
@@ -29,6 +30,7 @@ from sidecar.shared.ticdc.changefeed_info import LARGE, codec_of, has_claims, ha
 from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
+from sidecar.shared.ticdc.selected_columns import SelectedColumns
 from sidecar.shared.ticdc.suitability import check_suitable
 
 
@@ -69,7 +71,8 @@ def of_messages(
     claims_folder(changefeed, config.kafka)  # raises before a term begins
 
     def opening() -> LiveFeed:
-        whole = with_whole_rows(feed(), messages_codec, changefeed, config.kafka, source, lambda: schemas.after_ts)
+        rows = SelectedTables(source, SelectedColumns.of(changefeed))
+        whole = with_whole_rows(feed(), messages_codec, changefeed, config.kafka, rows, lambda: schemas.after_ts)
         opened.append(with_hidden_ddls(whole, changefeed, config.source, schemas) if hidden else whole)
         return opened[-1]
 
@@ -91,7 +94,8 @@ def schemas_of(
         check_suitable(changefeed, tables)  # a setting can be wrong for a table that has just come
         return scope.follow(changefeed, tables)
 
-    return FollowedSchemas(source, narrow=narrow, note=note, from_now=from_now)
+    selected = SelectedTables(source, SelectedColumns.of(changefeed))
+    return FollowedSchemas(selected, narrow=narrow, note=note, from_now=from_now)
 
 
 def with_whole_rows(

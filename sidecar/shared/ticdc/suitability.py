@@ -2,9 +2,8 @@
 
 - Judged from the definition alone, all of it at once: an operator mends a changefeed in one go. What only a look at Kafka or
   TiDB shows (partitions without marks, rights, the watermark table) is not known here.
-- A dump needs commit_ts and resolved marks (the protocol), whole rows (no large-message options, no column selectors on what
-  is replicated, whole old images), names as in the source (no table routing), and a feed that holds every change of the rows that
-  it sends (no omitted transactions).
+- A dump needs commit_ts and resolved marks (the protocol), whole old images, the handle key of each row (selected_columns.py), names as
+  in the source (no table routing), and a feed that holds every change of the rows that it sends (no omitted transactions).
 - A dump needs no watermark row: where `no_marks` says why none can come, dumps have snapshot brackets.
 - Fine, and so not in the list: any dispatch by partition (rows are ordered by commit_ts), raw change events, several topics,
   compression by Kafka's own codec, integrity checksums, tables across nodes, states `pending` and `warning` (TiCDC tries again).
@@ -14,9 +13,8 @@ Source: facts of pingcap/tiflow pkg/config, pkg/sink/codec, cdc/model/changefeed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
 from sidecar.shared.errors import FeedUnsuitable, with_hint
@@ -25,6 +23,7 @@ from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH
 from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, KEYS_ALONE, codec_settings, files_of_csv, large_rows_option
 from sidecar.shared.ticdc.csv_dialect import csv_dialect
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
+from sidecar.shared.ticdc.selected_columns import SelectedColumns
 from sidecar.shared.ticdc.table_rules import compiled
 from sidecar.shared.ticdc.topics import topic_of
 
@@ -46,6 +45,9 @@ _STATES = {
     "removed": "create it again",
 }
 _RUNNING = frozenset({"normal", "pending", "warning", UNKNOWN})
+
+_OF_A_MARK = ("changefeed_id", "unique_identifier", "event_type")
+"""Columns of the watermark table without which no codec reads a mark."""
 
 _Schemas = Mapping[TableName, TableSchema]
 _Known = Mapping[TableName, TableSchema] | Mapping[TableName, None] | None
@@ -204,7 +206,10 @@ def no_marks(changefeed: Changefeed, *, encoded: bool) -> str:
             return with_hint(*problem)
         if changefeed.sink.scheme in KAFKA_SCHEMES:
             topic_of(changefeed, changefeed.sink.path, MARK_TABLE)
-        for one in chain(_of_routing(changefeed, {MARK_TABLE: None}), _of_selectors(changefeed, {MARK_TABLE: None})):
+        selector = SelectedColumns.of(changefeed).selector(MARK_TABLE)
+        if selector is not None and (lost := [column for column in _OF_A_MARK if not selector.has(column)]):
+            return with_hint(f"{selector.setting}: {MARK_TABLE} comes without {', '.join(lost)}", f"add !{MARK_TABLE} to its matcher")
+        for one in _of_routing(changefeed, {MARK_TABLE: None}):
             return with_hint(f"{one.setting}: {one.what}", one.hint)
     except FeedUnsuitable as error:
         return with_hint(error.message, error.hint)
@@ -230,7 +235,7 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
             None if schemas is None else {name: schema for name, schema in schemas.items() if name != MARK_TABLE and rules.matches(name)}
         )
         yield from _of_routing(changefeed, tables)
-        yield from _of_selectors(changefeed, tables)
+        yield from _of_selectors(changefeed, tables or {})
         dump_scope(changefeed, tables or {})
     except FeedUnsuitable as error:
         yield Problem("filter, sink.dispatchers, sink.column-selectors", error.message, error.hint)
@@ -251,34 +256,10 @@ def _of_routing(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
             yield Problem(setting, "rows are sent under another table's name than the source's", "take them out: tables keep their names")
 
 
-def _of_selectors(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
-    """The first selector that has a table decides. Without schemas it is enough that one leaves columns out."""
-    sensitive = changefeed.filter.case_sensitive
-    selectors = [
-        (
-            f"sink.column-selectors number {number}",
-            compiled(f"sink.column-selectors number {number}", one.matcher, case_sensitive=sensitive),
-            compiled(f"sink.column-selectors number {number}", _as_table_rules(one.columns), case_sensitive=False),
-            one.columns,
-        )
-        for number, one in enumerate(changefeed.column_selectors, 1)
-    ]
-    hint = 'take the selector out, or make its columns ["*"]'
-    for setting, _, _, columns in selectors:
-        if tables is None and columns != ("*",):
-            yield Problem(setting, "rows in the feed lack columns that the dump's rows have", hint)
-    for name, schema in (tables or {}).items():
-        match = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
-        if match is None or match[2] == ("*",):
-            continue
-        setting, kept, _ = match
-        lost = [one.name for one in schema.columns if not kept.matches(TableName("column", one.name))] if schema else ["columns"]
-        if lost:
-            key = ", some of its key" if schema and not set(lost).isdisjoint(schema.key) else ""
-            yield Problem(setting, f"rows of {name} come without {', '.join(lost)}{key}", hint)
-
-
-def _as_table_rules(columns: Iterable[str]) -> list[str]:
-    """A column rule is the right half of a table rule; TiCDC compares columns without case."""
-    rules = [rule for column in columns if (rule := column.strip()) and not rule.startswith("#")]
-    return [f"!column.{rule[1:]}" if rule.startswith("!") else f"column.{rule}" for rule in rules]
+def _of_selectors(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem]:
+    selected = SelectedColumns.of(changefeed)
+    for name, schema in schemas.items():
+        selector = selected.selector(name)
+        if selector is not None and (lost := [column for column in schema.key if not selector.has(column)]):
+            what = f"rows of {name} come without {', '.join(lost)}, of its handle key: nobody can tell them apart"
+            yield Problem(selector.setting, what, "let the selector's columns have the primary key, or the unique key that stands for it")
