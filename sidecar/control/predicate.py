@@ -2,7 +2,7 @@
 
 A caller that may start a dump may request rows of tables that the changefeed carries. The sidecar's account makes the SELECT. It may read
 more, and the caller sees the text of the server's errors. So every word of a predicate is on one of these lists or is a column: no other
-table, no column that the changefeed leaves out, no variable, nothing that waits, locks, reads files, knows the account, or shows values in
+table, no column that the changefeed omits, no variable, nothing that waits, locks, reads files, knows the account, or shows values in
 its errors.
 """
 
@@ -60,7 +60,7 @@ def predicate(text: str, schema: TableSchema) -> str:
     if len(text.encode()) > PREDICATE_BYTES_MAX:
         raise RefusedRequest(f"the predicate of {schema.name} has more than {PREDICATE_BYTES_MAX:,} bytes of SQL", hint="dump it in parts")
     try:
-        expression = FilterExpression.of(text, replace(schema, left_out=()))
+        expression = FilterExpression.of(text, replace(schema, omitted=()))
         _check(expression)
         return expression.rewritten(lambda column: qualified(column.name), quoted(ALIAS))
     except NotAnExpression as error:

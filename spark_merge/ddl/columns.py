@@ -41,14 +41,14 @@ _NOT_AS_TEXT = frozenset({"binary", "bit", "json", "vector"})
 class ColumnEffect:
     """`before`: where the values of `column` come from, None for an added column. `existing`: what existing rows have in an added column,
     as canonical text; None: NULL. `unknown`: why that is not known; then `existing` is None. `types`: before and after, as far as the log
-    has them. `was_left_out`: the changefeed did not carry it (schema_step.revealed)."""
+    has them. `was_omitted`: the changefeed did not carry it (schema_step.revealed)."""
 
     column: Column
     before: Column | None = None
     existing: str | None = None
     unknown: str = ""
     types: tuple[ColumnType | None, ColumnType | None] = (None, None)
-    was_left_out: bool = False
+    was_omitted: bool = False
 
     @property
     def renamed(self) -> bool:
@@ -75,7 +75,7 @@ def column_effects(before: TableSchema, after: TableSchema, statements: Iterable
     return tuple(
         ColumnEffect(column, old[was := names[column.name]], types=(types[0].get(was), types[1].get(column.name)))
         if column.name in names
-        else replace(_came(column, after, was_left_out=column.name in hidden), types=(None, types[1].get(column.name)))
+        else replace(_came(column, after, was_omitted=column.name in hidden), types=(None, types[1].get(column.name)))
         for column in after.columns
     )
 
@@ -124,11 +124,9 @@ def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
     return names
 
 
-def _came(column: Column, after: TableSchema, *, was_left_out: bool) -> ColumnEffect:
+def _came(column: Column, after: TableSchema, *, was_omitted: bool) -> ColumnEffect:
     return (
-        ColumnEffect(column, unknown="values that the changefeed left out", was_left_out=True)
-        if was_left_out
-        else added_column(column, after)
+        ColumnEffect(column, unknown="values that the changefeed omitted", was_omitted=True) if was_omitted else added_column(column, after)
     )
 
 

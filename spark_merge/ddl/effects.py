@@ -84,11 +84,11 @@ class TableEffect:
     @property
     def changes_columns(self) -> bool:
         """Whether its columns, its key, or what its rows are decoded by is another, or values of rows that are there may be. Not what the
-        changefeed leaves out."""
+        changefeed omits."""
         old, new = self.before, self.after
         if old is None or new is None:
             return False
-        differ = bool(self.renamed_columns) or replace(old.undefined(), name=new.name, left_out=new.left_out) != new.undefined()
+        differ = bool(self.renamed_columns) or replace(old.undefined(), name=new.name, omitted=new.omitted) != new.undefined()
         return differ or any(one.may_change_values for one in self.columns)
 
     @property

@@ -7,6 +7,7 @@ from tests.mutations.mutation import SIMULATION, Mutation
 STREAMS = "tests/unit/feeds/test_binlog_streams.py"
 COLLECTED = "tests/unit/pump/test_collected.py"
 CLAIMS = "tests/unit/feeds/test_encoded_claims.py"
+SELECTED = "tests/unit/feeds/test_encoded_selected.py"
 FILES = "tests/unit/feeds/test_storage_reading.py"
 BUCKETS = f"{FILES}::test_no_mark_passes_a_row_or_a_ddl_whatever_crashes"
 LOST = f"{FILES}::TestLost"
@@ -101,6 +102,42 @@ PUMPS = [
 ]
 
 FEEDS = [
+    Mutation(
+        "chunks are read although TiDB has a column that the log does not know",
+        "sidecar/shared/reads/tables.py::has_columns_of",
+        " and len(every) == len(there) + len(omitted)",
+        "",
+        "tests/unit/adapters/test_tidb_schema.py::test_sql_shows_also_what_the_feed_does_not_carry_and_nothing_else[shown2-False]",
+    ),
+    Mutation(
+        "a column that was omitted comes into the feed and nothing is read again",
+        "sidecar/shared/model/schema_step.py::_same_rows",
+        " and not revealed(old, new)",
+        "",
+        f"{SELECTED}::test_each_ddl_of_a_column_that_is_omitted_is_followed[False-RENAME TO u]",
+    ),
+    Mutation(
+        "a row by its key has the columns that the changefeed omits",
+        "sidecar/adapters/tidb/selected.py::SelectedTables.row",
+        "if image is None or selector is None:",
+        "if image is None or selector is not None:",
+        f"{SELECTED}::test_a_row_that_is_read_by_its_key_has_the_columns_that_are_carried",
+    ),
+    Mutation(
+        "a server's answer is judged by columns that no row has",
+        "sidecar/adapters/tidb/selected.py::SelectedTables.tables",
+        "shown(self._narrowed(tables))",
+        "shown(tables)",
+        f"{SELECTED}::test_a_server_shows_a_ddl_of_such_a_column_and_one_that_is_behind_does_not",
+    ),
+    Mutation(
+        "an unknown column passes for one that is omitted",
+        "spark_merge/codecs/decode/row_types.py::carried",
+        "(whole and name not in omitted)",
+        "False",
+        "tests/unit/decode/test_selected_columns.py::"
+        "test_a_column_that_nobody_leaves_out_is_refused_and_so_is_the_lack_of_one_that_is_carried[canal-json]",
+    ),
     Mutation(
         "a definition in a file has the state that the file says",
         "sidecar/shared/ticdc/definition_file.py::_definition",

@@ -170,7 +170,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _form(table: TableSchema | None) -> object:
     """What an operator would call another form of it. A log of an older version has no ids."""
-    return table and (table.columns, table.left_out, table.key)
+    return table and (table.columns, table.omitted, table.key)
 
 
 def _all_changed(named: Collection[TableName], before: Tables, now: Tables) -> bool:

@@ -30,12 +30,12 @@ def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:
 
 
 def _of_columns(changefeed: Changefeed, existing: Tables) -> Checking[None]:
-    """Those that its selectors leave out of tables that it has."""
+    """Those that its selectors omit of tables that it has."""
     selected, rules = SelectedColumns.of(changefeed), FilterRules.of(changefeed)
     narrowed = (selected.narrowed(table) for name, table in sorted(existing.items()) if rules.has(name))
-    left_out = [f"{table.name} ({', '.join(column.name for column in table.left_out)})" for table in narrowed if table.left_out]
-    if left_out:
-        yield ok(f"sink.column-selectors leave columns out, which dumps and sinks have not either: {listed(left_out)}")
+    omitted = [f"{table.name} ({', '.join(column.name for column in table.omitted)})" for table in narrowed if table.omitted]
+    if omitted:
+        yield ok(f"sink.column-selectors omit columns, which dumps and sinks have not either: {listed(omitted)}")
 
 
 def _hidden_ddls(it: CheckResult) -> Checking[None]:

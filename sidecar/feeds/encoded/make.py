@@ -12,12 +12,12 @@ from typing import NamedTuple, cast
 from sidecar.adapters.tidb.ddl_history import DdlHistory
 from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.adapters.tidb.selected import SelectedTables, TablesAndRows
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
-from sidecar.feeds.encoded.selected import SelectedTables
 from sidecar.feeds.encoded.whole_rows import Fetch, WithWholeRows
 from sidecar.shared.codecs.contract import Claim, Codec, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
@@ -81,7 +81,7 @@ def of_messages(
 
 
 def schemas_of(
-    source: TidbSchemas,
+    source: TablesAndRows,
     scope: LiveScope,
     changefeed: Changefeed,
     note: Note,

@@ -83,7 +83,7 @@ class _Table(msgspec.Struct):
     layout: str = ""
     definition: _Definition | None = None
     former: tuple[int, str, int] | None = None
-    left_out: tuple[_Column, ...] = ()
+    omitted: tuple[_Column, ...] = ()
 
 
 _tables_of = msgspec.json.Decoder(list[_Table]).decode
@@ -107,7 +107,7 @@ def schemas_to_json(schemas: dict[TableName, TableSchema]) -> bytes:
             }
             | ({} if table.definition is None else {"definition": _definition_fields(table.definition)})
             | ({} if table.former is None else {"former": table.former})
-            | ({"left_out": list(map(_column_fields, table.left_out))} if table.left_out else {})
+            | ({"omitted": list(map(_column_fields, table.omitted))} if table.omitted else {})
             for _, table in sorted(schemas.items())
         ]
     )
@@ -129,7 +129,7 @@ def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]
             table.layout,
             None if table.definition is None else _definition(table.definition),
             None if table.former is None else PreviousLayout(*table.former),
-            tuple(map(_column, table.left_out)),
+            tuple(map(_column, table.omitted)),
         )
         for table in results
     ]

@@ -283,7 +283,7 @@ class TableSchema:
     name; 0 and empty where the source does not tell them. `layout` is what decoding raw key-values needs besides (rowcodec/kv_layout.py),
     empty for feeds that name their columns. `definition` is None where the log does not have it: one of 0.3.0 and before.
 
-    `left_out`: public columns in table order that the feed does not carry (ticdc/selected_columns.py). They are columns only for who reads
+    `omitted`: public columns in table order that the feed does not carry (ticdc/selected_columns.py). They are columns only for who reads
     the table in TiDB.
 
     It has a `PreviousLayout` in a feed whose rows name the schema version that they were written under (TiDB-Binlog); else None.
@@ -297,7 +297,7 @@ class TableSchema:
     layout: str = ""
     definition: TableDefinition | None = None
     former: PreviousLayout | None = None
-    left_out: tuple[Column, ...] = ()
+    omitted: tuple[Column, ...] = ()
 
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)

@@ -11,7 +11,7 @@ partition was added) or fewer (one was dropped) leave the other rows where they 
 partitioning, DROP and CREATE) may hold rows for which the feed has no change, so the table is read again.
 
 New columns need no other read: the consumer carries out the DDL on the rows it has, as TiCDC's own consumers do. But a column that the
-changefeed left out before (TableSchema.left_out) has values in rows that are not new: the table is read again.
+changefeed omitted before (TableSchema.omitted) has values in rows that are not new: the table is read again.
 
 Some DDLs rewrite a table's rows, in other columns or under other partitions. Beside them TiCDC itself sends wrong rows, or none
 (deploy/KV.md). Over Kafka nobody can be right meanwhile. Such a DDL is reported, and where the operator wants it a dump reads the table
@@ -91,11 +91,11 @@ def _same_rows(old: TableSchema, new: TableSchema) -> bool:
 
 
 def revealed(old: TableSchema, new: TableSchema) -> frozenset[str]:
-    """Columns that the table has and had not, and that may be one that was left out: by its own name, or by another one where a column
-    that was left out is there no more. A DDL that drops the one and adds the other looks the same."""
-    was, left_out = set(old.column_names()), {one.name for one in old.left_out}
+    """Columns that the table has and had not, and that may be one that was omitted: by its own name, or by another one where a column
+    that was omitted is there no more. A DDL that drops the one and adds the other looks the same."""
+    was, omitted = set(old.column_names()), {one.name for one in old.omitted}
     came = frozenset(new.column_names()) - was
-    gone = left_out - {one.name for one in new.left_out}
+    gone = omitted - {one.name for one in new.omitted}
     return came if gone else frozenset()
 
 
@@ -194,7 +194,7 @@ def rewritten(before: Tables, after: Tables, ddls: Collection[Ddl]) -> tuple[Tab
 
 
 def _other_columns(old: TableSchema, new: TableSchema) -> bool:
-    """One of them holds its values in another way, or was left out; labels that are added at the end leave all others as they are."""
+    """One of them holds its values in another way, or was omitted; labels that are added at the end leave all others as they are."""
     then = {column.name: column for column in old.columns}
     both = [(then[column.name], column) for column in new.columns if column.name in then]
     return bool(revealed(old, new)) or any(

@@ -144,7 +144,7 @@ def read_ids(session: MysqlSession, table: TableName | None = None, *, types: st
 
 
 def has_columns_of(session: MysqlSession, schema: TableSchema) -> bool:
-    """Whether SQL shows exactly the columns of `schema` at this moment, besides those that it leaves out, whatever these are like. One
+    """Whether SQL shows exactly the columns of `schema` at this moment, besides those that it omits, whatever these are like. One
     query. Raises pymysql's errors."""
     scope, values = _scope(schema.name)
     json_columns: frozenset[tuple[TableName, str]] = frozenset()
@@ -153,10 +153,10 @@ def has_columns_of(session: MysqlSession, schema: TableSchema) -> bool:
     try:
         shows = _shows(session)
         every = _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns, shows=shows)
-        left_out = {one.name for one in schema.left_out}
-        there = tuple(one for one in every if one.name not in left_out)
+        omitted = {one.name for one in schema.omitted}
+        there = tuple(one for one in every if one.name not in omitted)
         as_shown = tuple(replace(one, elements=labels(shown(one.elements, shows), shows)) for one in schema.columns)
-        return there == as_shown and len(every) == len(there) + len(left_out)
+        return there == as_shown and len(every) == len(there) + len(omitted)
     except FeedUnsuitable:
         return False  # of a type that the schema cannot have
 

@@ -1,13 +1,13 @@
 """Column selectors: which columns of a table a changefeed carries. What it does not carry is no column of the table for us.
 
 - The first selector that has a table decides; a table that none has is whole. Columns are compared without case.
-- TiCDC leaves the others out of both images of a row, in every protocol; of a message of a key alone too. An update of such columns alone
+- TiCDC omits the others of both images of a row, in every protocol; of a message of a key alone too. An update of such columns alone
   comes as one that changes nothing. DDLs name them all the same.
 - Both architectures do so in Kafka. Files have such columns too before v26.3.4, and always in the classic architecture. So a row may have
   them all (spark_merge/codecs/decode), and none of them is read.
 - A selector must leave the handle key whole: the classic architecture refuses one that does not, the other one accepts it if a unique key
   is left, by which nobody here knows a row. The watermark table is never narrowed: `no_marks` judges it.
-- TiCDC's filters see whole rows, so their expressions may name any column (TableSchema.left_out).
+- TiCDC's filters see whole rows, so their expressions may name any column (TableSchema.omitted).
 
 Source: pingcap/ticdc downstreamadapter/sink/columnselector/column_selector.go, its codecs in pkg/sink/codec,
 downstreamadapter/sink/cloudstorage/dml_writers.go; pingcap/tiflow cdc/sink/dmlsink/mq/transformer/columnselector/column_selector.go;
@@ -71,7 +71,7 @@ class SelectedColumns:
         of_table = schema.definition
         definition = of_table and _without(of_table, [one.name for one in of_table.columns if not selector.has(one.name)])
         kept = tuple(one for one in schema.columns if one not in lost)
-        return replace(schema, columns=kept, definition=definition, left_out=lost)
+        return replace(schema, columns=kept, definition=definition, omitted=lost)
 
 
 _COLUMN = "column"

@@ -262,4 +262,4 @@ def _of_selectors(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem
         selector = selected.selector(name)
         if selector is not None and (lost := [column for column in schema.key if not selector.has(column)]):
             what = f"rows of {name} come without {', '.join(lost)}, of its handle key: nobody can tell them apart"
-            yield Problem(selector.setting, what, "let the selector's columns have the primary key, or the unique key that stands for it")
+            yield Problem(selector.setting, what, "let the selector's columns have the primary key, or the unique key in its place")

@@ -2,7 +2,7 @@
 
 `columns` are the schema file's. A row has a value for each but the virtual generated ones, which TableSchema omits. So what `columns` has
 of the schema must be the whole schema in its order, and each row as long as it: rows of a table that has changed are refused. A row may
-have a value of each column that the schema leaves out, too: not every TiCDC does so (sidecar/shared/ticdc/selected_columns.py).
+have a value of each column that the schema omits, too: not every TiCDC does so (sidecar/shared/ticdc/selected_columns.py).
 
 Values are canal-json's texts but for enum and set, which are labels, and binary, which is base64 or hex.
 Source: pingcap/ticdc pkg/sink/codec/csv/csv_message.go (fromColValToCsvVal, shouldEncodeColumn), pkg/cloudstorage/schema_file.go.
@@ -57,7 +57,7 @@ def cells(values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -
         after.append(NO_IMAGE if is_delete else len(images))
         before.append(len(images) if is_delete else NO_IMAGE if row.old is None else len(images) + 1)
         for image in (*row.data, *(row.old or ())):
-            cells_of_image = image if len(image) == len(schema.columns) else _picked(number, image, places[row.columns])
+            cells_of_image = image if len(image) == len(schema.columns) else _picked(number, image, row, places[row.columns])
             if binaries:
                 cells_of_image = _with_bytes(number, cells_of_image, row, schema, binaries)
             images.append(cells_of_image)
@@ -84,7 +84,7 @@ class _Places(NamedTuple):
 def _places(number: int, names: Sequence[str], schema: TableSchema, *, whole: bool) -> _Places:
     """Of a row that has more than the schema. `names`: the file's. Raises RowUnusable if the schema's are not all among them in their
     order."""
-    known, left_out = schema.column_names(), {one.name for one in schema.left_out}
+    known, omitted = schema.column_names(), {one.name for one in schema.omitted}
     common = [name for name in names if name in known]
     if common != list(known):
         missing = next((name for name in known if name not in common), None)
@@ -92,13 +92,13 @@ def _places(number: int, names: Sequence[str], schema: TableSchema, *, whole: bo
             f"column {missing} is in the schema and not in the file's" if missing else f"the file's columns are {common}, in another order"
         )
         raise schema_differs(number, what)
-    in_rows = [name for name in names if name in known or name in left_out or not whole]
+    in_rows = [name for name in names if name in known or name in omitted or not whole]
     return _Places(len(in_rows), [place for place, name in enumerate(in_rows) if name in known])
 
 
-def _picked(number: int, image: Texts, there: _Places) -> Texts:
+def _picked(number: int, image: Texts, row: _CsvRow, there: _Places) -> Texts:
     if len(image) != there.width:
-        what = f"the row has {len(image)} values, and the schema {len(there.places)} of the file's columns"
+        what = f"the row has {len(image)} values, and the schema {len(there.places)} of the file's {len(row.columns)} columns"
         raise schema_differs(number, what)
     return [image[place] for place in there.places]
 

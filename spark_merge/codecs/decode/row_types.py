@@ -53,7 +53,7 @@ def row_parser(row: Any, columns: Sequence[str], in_images: InImages) -> RowPars
 
 
 def carried(image: Mapping[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
-    """Without the columns that the schema leaves out: not every TiCDC does so (sidecar/shared/ticdc/selected_columns.py). `whole` False:
+    """Without the columns that the schema omits: not every TiCDC does so (sidecar/shared/ticdc/selected_columns.py). `whole` False:
     without all that it does not have."""
-    known, left_out = set(schema.column_names()), {one.name for one in schema.left_out}
-    return {name: cell for name, cell in image.items() if name in known or (whole and name not in left_out)}
+    known, omitted = set(schema.column_names()), {one.name for one in schema.omitted}
+    return {name: cell for name, cell in image.items() if name in known or (whole and name not in omitted)}

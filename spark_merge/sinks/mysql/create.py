@@ -121,8 +121,8 @@ def _possible(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
 
 
 def _carried(schema: TableSchema, definition: TableDefinition) -> TableDefinition:
-    """The definition without indexes of columns that the changefeed leaves out. An expression may be over one of them."""
-    if not schema.left_out:
+    """The definition without indexes of columns that the changefeed omits. An expression may be over one of them."""
+    if not schema.omitted:
         return definition
     there = {one.name for one in definition.columns}
     return replace(definition, indexes=tuple(index for index in definition.indexes if all(part.column in there for part in index.parts)))
@@ -218,9 +218,11 @@ def _compare(
     session: PictureSession, schema: TableSchema, known: list[TableDefinition], target: TableName, there: list[_Column], dialect: Flavour
 ) -> None:
     """A column is as in one of `known`: the log's definition, and the one that is made of it, which comes last. Those that the changefeed
-    leaves out may be there."""
-    left_out = {lowered(one.name) for one in schema.left_out}
-    there = [one for one in there if lowered(one.name) not in left_out]
+    omits may be there, and generated ones over them."""
+    carried = {lowered(one.name) for one in known[-1].columns}
+    omitted = {lowered(one.name) for one in schema.omitted}
+    if omitted:
+        there = [one for one in there if lowered(one.name) in carried or not (lowered(one.name) in omitted or one.generated)]
     each = [_pairs(there, [_expected(column, dialect) for column in definition.columns]) for definition in known]
     differ = [
         f"{pairs[-1][0] or 'nothing'} and not {pairs[-1][1] or 'nothing'}"

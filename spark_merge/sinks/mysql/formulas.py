@@ -39,7 +39,7 @@ def differing_columns(definition: TableDefinition, flavour: Flavour) -> frozense
 
 
 def _judged(definition: TableDefinition, flavour: Flavour) -> Iterable[_Formula]:
-    """Of the stored columns. TiDB has the result of each but those over a column that the changefeed leaves out."""
+    """Of the stored columns. TiDB has the result of each but those over a column that the changefeed omits."""
     formulas = (_Formula(one, definition) for one in definition.columns if one.generated and one.stored)
     return (one for one in formulas if flavour is not Flavour.TIDB or not one.has_columns())
 

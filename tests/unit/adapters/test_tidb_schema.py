@@ -91,7 +91,7 @@ class WithColumns:
 )
 def test_sql_shows_also_what_the_feed_does_not_carry_and_nothing_else(shown: tuple[str, ...], same: bool) -> None:
     """A DDL of such a column comes by the feed like any other, and chunks wait for it."""
-    table = TableSchema(TABLE, (Column("id", "int"), Column("paid", "int")), (), left_out=(Column("note", "json"),))
+    table = TableSchema(TABLE, (Column("id", "int"), Column("paid", "int")), (), omitted=(Column("note", "json"),))
     assert has_columns_of(cast(MysqlSession, WithColumns(*shown)), table) is same
 
 

@@ -229,16 +229,16 @@ def test_a_default_that_is_no_plain_literal_is_unknown(column: Column, definitio
     ("before", "after"),
     [(table("a"), table("a", "b")), (table("a"), replace(table("a", "b"), name=TableName("s", "u")))],
 )
-def test_what_existing_rows_have_in_a_column_that_was_left_out_is_unknown_whatever_its_default(
+def test_what_existing_rows_have_in_a_column_that_was_omitted_is_unknown_whatever_its_default(
     before: TableSchema, after: TableSchema
 ) -> None:
     """By its own name, and by another one."""
     for name in ("b", "c"):
-        hidden = replace(before, left_out=(Column(name, "int"),))
-        assert [(one.unknown, one.was_left_out) for one in column_effects(hidden, after, [])[2:]] == [
-            ("values that the changefeed left out", True)
+        hidden = replace(before, omitted=(Column(name, "int"),))
+        assert [(one.unknown, one.was_omitted) for one in column_effects(hidden, after, [])[2:]] == [
+            ("values that the changefeed omitted", True)
         ]
-    beside = replace(before, left_out=(Column("c", "int"),)), replace(after, left_out=(Column("c", "int"),))
+    beside = replace(before, omitted=(Column("c", "int"),)), replace(after, omitted=(Column("c", "int"),))
     assert column_effects(*beside, [])[2].unknown == "", "it was added"
 
 

@@ -1,4 +1,4 @@
-"""Rows of changefeeds with column selectors: whether TiCDC has left the columns out or not, they are the same rows without them.
+"""Rows of changefeeds with column selectors: whether TiCDC has omitted the columns or not, they are the same rows without them.
 
 The messages are the encoders' own of whole rows, from which the columns are taken by their names, as TiCDC's codecs do it.
 """
@@ -159,9 +159,9 @@ def test_a_narrowed_row_is_the_whole_one_without_the_columns_whatever_ticdc_has_
     encode = WAYS[way].encoder(whole)
     sent_whole, sent = encode.rows(whole, changes), encode.rows(narrowed, without(changes, whole, narrowed))
     every = decoded(WAYS[way], sent_whole, whole)
-    expected = [one | {part: projected(one[part], whole, narrowed) for part in ("before", "after")} for one in every]
-    assert decoded(WAYS[way], sent, narrowed) == expected
-    assert decoded(WAYS[way], sent_whole, narrowed) == expected
+    without_columns = [one | {part: projected(one[part], whole, narrowed) for part in ("before", "after")} for one in every]
+    assert decoded(WAYS[way], sent, narrowed) == without_columns
+    assert decoded(WAYS[way], sent_whole, narrowed) == without_columns
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
@@ -222,6 +222,6 @@ def test_a_column_that_nobody_leaves_out_is_refused_and_so_is_the_lack_of_one_th
             decoded(WAYS[way], [(b"", ROWS[way](names))], NARROWED)
 
 
-def test_a_column_of_another_kind_that_is_left_out_is_not_looked_at() -> None:
-    other = replace(NARROWED, left_out=(Column("note", "json"),))
+def test_a_column_of_another_kind_that_is_omitted_is_not_looked_at() -> None:
+    other = replace(NARROWED, omitted=(Column("note", "json"),))
     assert decoded(WAYS["canal-json"], [(b"", ROWS["canal-json"](["id", "note", "paid"]))], other)[0]["after"] == ["1", "1"]

@@ -142,7 +142,7 @@ def test_what_earlier_versions_did_not_write_has_its_default() -> None:
     table = {"schema": "s", "table": "t", "key": ["id"], "columns": [["id", "int", False, -1, 0, []]]}
     (schema,) = schemas_from_json(json.dumps([table]).encode(), name="s").values()
     assert (schema.table_id, schema.physical_ids, schema.layout, schema.definition, schema.former) == (0, (), "", None, None)
-    assert schema.left_out == ()
+    assert schema.omitted == ()
 
 
 @given(schemas)

@@ -38,7 +38,7 @@ def table(name: TableName = T, *names: str) -> TableSchema:
 
 def carried(by: SelectedColumns, name: TableName = T) -> tuple[str, ...]:
     narrowed = by.narrowed(table(name))
-    assert {*narrowed.columns, *narrowed.left_out} == {*table(name).columns}
+    assert {*narrowed.columns, *narrowed.omitted} == {*table(name).columns}
     assert narrowed.key == ("id",)
     return narrowed.column_names()
 

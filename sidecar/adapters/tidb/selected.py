@@ -1,6 +1,6 @@
-"""TiDB's tables as the changefeed carries them: without the columns that its selectors leave out (shared/ticdc/selected_columns.py).
+"""TiDB's tables as the changefeed carries them: without the columns that its selectors omit (shared/ticdc/selected_columns.py).
 
-Here they are left out, and nowhere else: tables of every moment, and single rows, come through this. So what compares tables before and
+Here they are omitted, and nowhere else: tables of every moment, and single rows, come through this. So what compares tables before and
 after a DDL, where a log ends and now, compares what rows have.
 """
 
@@ -10,14 +10,15 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from sidecar.adapters.tidb.follow import Tables, TablesInTime
-from sidecar.feeds.encoded.read_rows import RowsInTime
 from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.reads.row import KeyOf, RowImage
 from sidecar.shared.ticdc.selected_columns import SelectedColumns
 
 
-class TablesAndRows(TablesInTime, RowsInTime, Protocol):
+class TablesAndRows(TablesInTime, Protocol):
     """As adapters.tidb.schema.TidbSchemas."""
+
+    def row(self, table: TableName, at_ts: CommitTs, key_of: KeyOf) -> RowImage | None: ...
 
 
 class SelectedTables:
