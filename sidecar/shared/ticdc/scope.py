@@ -20,6 +20,7 @@ class LiveScope:
         self._server_tz = server_tz
         self._through: dict[TableName, Through | LeftOut] = {}
         self._explanations: dict[TableName, tuple[Explanation, ...]] = {}
+        self._omitted: dict[TableName, frozenset[str]] = {}
         self._rules: FilterRules | None = None
         self.warnings: tuple[str, ...] = ()
 
@@ -31,6 +32,7 @@ class LiveScope:
         self._explanations = {
             table: explanations(rules, table, key=schema.key, skipped_transactions=skipped) for table, schema in schemas.items()
         }
+        self._omitted = {table: frozenset(one.name for one in schema.omitted) for table, schema in schemas.items()}
         self._through, self._rules, self.warnings = dict(scope.tables), rules, scope.warnings
         return {table: schema for table, schema in schemas.items() if table == MARK_TABLE or rules.has(table)}
 
@@ -52,6 +54,10 @@ class LiveScope:
     def explains(self, table: TableName) -> tuple[Explanation, ...]:
         """What of the filter can make a sink's rows of `table` differ from the source's, and be right."""
         return self._explanations.get(table, ())
+
+    def omits(self, table: TableName) -> frozenset[str]:
+        """Columns of it that no row in the feed has, by TiDB's names."""
+        return self._omitted.get(table, frozenset())
 
 
 def ddls_hidden(changefeed: Changefeed) -> bool:

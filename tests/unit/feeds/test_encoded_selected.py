@@ -54,7 +54,9 @@ def of(at: Mapping[int, TableSchema], **more: object) -> Narrowed:
 
 
 def test_a_term_begins_with_what_is_carried() -> None:
-    assert of({0: WHOLE}).schemas.begin() == tables(NARROWED)
+    term = of({0: WHOLE})
+    assert term.schemas.begin() == tables(NARROWED)
+    assert (term.scope.omits(T), term.scope.omits(U)) == ({"secret"}, frozenset())
 
 
 CASES = {
