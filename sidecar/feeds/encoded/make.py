@@ -7,6 +7,7 @@ The tables change under way, by DDLs. Who passes a DDL receives the tables after
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 from sidecar.adapters.tidb.ddl_history import DdlHistory
@@ -16,13 +17,13 @@ from sidecar.adapters.tidb.selected import SelectedTables, TablesAndRows
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.files import folder_at
-from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
+from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, may_change_rows, names_of
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
 from sidecar.feeds.encoded.whole_rows import Fetch, WithWholeRows
 from sidecar.shared.codecs.contract import Claim, Codec, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
-from sidecar.shared.errors import ConfigError
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
@@ -32,6 +33,7 @@ from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
 from sidecar.shared.ticdc.selected_columns import SelectedColumns
 from sidecar.shared.ticdc.suitability import check_suitable
+from sidecar.shared.ticdc.table_routes import TableRoutes
 
 
 class Begins(NamedTuple):
@@ -63,7 +65,13 @@ def of_messages(
     place: Callable[[], Mapping[str, str]],
 ) -> Brought:
     """`feed` of the messages themselves begins to listen or to connect. Raises FeedUnsuitable for a filter that is not understood."""
+    routed = bool(TableRoutes.of(changefeed).routes)
     hidden = ddls_hidden(changefeed) and source.now_ts() is not None
+    if routed and not hidden:
+        raise FeedUnsuitable(
+            f"changefeed {changefeed.name} sends tables under other names; its DDLs are read from TiDB's history, and the source has none",
+            hint="set source to the changefeed's upstream TiDB; or take target-schema and target-table out of its dispatchers",
+        )
     opened: list[NotifyingFeed] = []
 
     messages_codec = codec_of(changefeed)
@@ -77,7 +85,7 @@ def of_messages(
         return opened[-1]
 
     still_because = lambda: opened[-1].still_because() if opened else ""  # noqa: E731 - as short as it is used
-    return Brought(CodecWithCuts(codec) if hidden else codec, schemas, opening, still_because, place)
+    return Brought(CodecWithCuts(codec, all_hidden=routed) if hidden else codec, schemas, opening, still_because, place)
 
 
 def schemas_of(
@@ -92,8 +100,10 @@ def schemas_of(
 
     def narrow(tables: Mapping[TableName, TableSchema]) -> Mapping[TableName, TableSchema]:
         check_suitable(changefeed, tables)  # a setting can be wrong for a table that has just come
-        return scope.follow(changefeed, tables)
+        carried = scope.follow(changefeed, tables)
+        return {name: replace(table, feed_name=routes.feed_name(name)) for name, table in carried.items()}
 
+    routes = TableRoutes.of(changefeed)
     selected = SelectedTables(source, SelectedColumns.of(changefeed))
     return FollowedSchemas(selected, narrow=narrow, note=note, from_now=from_now)
 
@@ -134,7 +144,9 @@ def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | No
 
 
 def with_hidden_ddls(feed: NotifyingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:
-    """For a changefeed whose filter leaves DDLs out. Raises FeedUnsuitable for a filter that is not understood."""
+    """For a changefeed whose filter omits DDLs, or that sends tables under other names. Raises FeedUnsuitable for a filter that is not
+    understood."""
     rules, carried = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture), FilterRules.of(changefeed).has
+    hides = may_change_rows if TableRoutes.of(changefeed).routes else rules.may_hide
     history = DdlHistory(source, lambda ddl: bool(names_of(ddl, carried)))
-    return WithHiddenDdls(feed, history, begins=lambda: schemas.known_ts, carried=carried, hides=rules.may_hide)
+    return WithHiddenDdls(feed, history, begins=lambda: schemas.known_ts, carried=carried, hides=hides)

@@ -84,6 +84,7 @@ class _Table(msgspec.Struct):
     definition: _Definition | None = None
     former: tuple[int, str, int] | None = None
     omitted: tuple[_Column, ...] = ()
+    feed_name: tuple[str, str] | None = None
 
 
 _tables_of = msgspec.json.Decoder(list[_Table]).decode
@@ -108,6 +109,7 @@ def schemas_to_json(schemas: dict[TableName, TableSchema]) -> bytes:
             | ({} if table.definition is None else {"definition": _definition_fields(table.definition)})
             | ({} if table.former is None else {"former": table.former})
             | ({"omitted": list(map(_column_fields, table.omitted))} if table.omitted else {})
+            | ({} if table.feed_name is None else {"feed_name": table.feed_name})
             for _, table in sorted(schemas.items())
         ]
     )
@@ -130,6 +132,7 @@ def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]
             None if table.definition is None else _definition(table.definition),
             None if table.former is None else PreviousLayout(*table.former),
             tuple(map(_column, table.omitted)),
+            None if table.feed_name is None else TableName(*table.feed_name),
         )
         for table in results
     ]

@@ -11,6 +11,7 @@ from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.event_filter import FilterRules, LeftOut, Through, dump_scope
 from sidecar.shared.ticdc.hidden_changes import Explanation, explanations
+from sidecar.shared.ticdc.table_routes import TableRoutes
 
 
 class LiveScope:
@@ -61,5 +62,6 @@ class LiveScope:
 
 
 def ddls_hidden(changefeed: Changefeed) -> bool:
-    """Whether the changefeed's filter leaves DDLs out of the feed, of tables that there are or that may come. Raises FeedUnsuitable."""
-    return bool(changefeed.filter.ignore_txn_start_ts) or FilterRules.of(changefeed).hides_ddls()
+    """Whether DDLs of tables that there are or that may come do not come by the feed, or under other names. Raises FeedUnsuitable."""
+    omitted = bool(changefeed.filter.ignore_txn_start_ts) or FilterRules.of(changefeed).hides_ddls()
+    return omitted or bool(TableRoutes.of(changefeed).routes)

@@ -2,8 +2,8 @@
 
 - Judged from the definition alone, all of it at once: an operator mends a changefeed in one go. What only a look at Kafka or
   TiDB shows (partitions without marks, rights, the watermark table) is not known here.
-- A dump needs commit_ts and resolved marks (the protocol), whole old images, the handle key of each row (selected_columns.py), names as
-  in the source (no table routing), and a feed that holds every change of the rows that it sends (no omitted transactions).
+- A dump needs commit_ts and resolved marks (the protocol), whole old images, the handle key of each row (selected_columns.py), a name of
+  its own for each table (table_routes.py), and a feed that holds every change of the rows that it sends (no omitted transactions).
 - A dump needs no watermark row: where `no_marks` says why none can come, dumps have snapshot brackets.
 - Fine, and so not in the list: any dispatch by partition (rows are ordered by commit_ts), raw change events, several topics,
   compression by Kafka's own codec, integrity checksums, tables across nodes, states `pending` and `warning` (TiCDC tries again).
@@ -24,6 +24,7 @@ from sidecar.shared.ticdc.changefeed_info import CLAIM_CHECK, KEYS_ALONE, codec_
 from sidecar.shared.ticdc.csv_dialect import csv_dialect
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.selected_columns import SelectedColumns
+from sidecar.shared.ticdc.table_routes import TableRoutes
 from sidecar.shared.ticdc.table_rules import compiled
 from sidecar.shared.ticdc.topics import topic_of
 
@@ -50,8 +51,6 @@ _OF_A_MARK = ("changefeed_id", "unique_identifier", "event_type")
 """Columns of the watermark table without which no codec reads a mark."""
 
 _Schemas = Mapping[TableName, TableSchema]
-_Known = Mapping[TableName, TableSchema] | Mapping[TableName, None] | None
-"""Tables with their columns, or without, or no list of tables at all."""
 
 
 def problems_of_key_values(changefeed: Changefeed) -> list[Problem]:
@@ -209,8 +208,6 @@ def no_marks(changefeed: Changefeed, *, encoded: bool) -> str:
         selector = SelectedColumns.of(changefeed).selector(MARK_TABLE)
         if selector is not None and (lost := [column for column in _OF_A_MARK if not selector.has(column)]):
             return with_hint(f"{selector.setting}: {MARK_TABLE} comes without {', '.join(lost)}", f"add !{MARK_TABLE} to its matcher")
-        for one in _of_routing(changefeed, {MARK_TABLE: None}):
-            return with_hint(f"{one.setting}: {one.what}", one.hint)
     except FeedUnsuitable as error:
         return with_hint(error.message, error.hint)
     return ""
@@ -234,7 +231,7 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
         tables = (
             None if schemas is None else {name: schema for name, schema in schemas.items() if name != MARK_TABLE and rules.matches(name)}
         )
-        yield from _of_routing(changefeed, tables)
+        yield from _of_routing(changefeed, tables or {})
         yield from _of_selectors(changefeed, tables or {})
         dump_scope(changefeed, tables or {})
     except FeedUnsuitable as error:
@@ -246,14 +243,15 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
         yield Problem("force-replicate", what, "set it to false, or exclude tables without a key by filter.rules")
 
 
-def _of_routing(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
-    for number, dispatcher in enumerate(changefeed.dispatchers, 1):
-        if not dispatcher.target_schema and not dispatcher.target_table:
-            continue
-        setting = f"sink.dispatchers number {number}, target-schema and target-table"
-        matcher = compiled(setting, dispatcher.matcher, case_sensitive=changefeed.filter.case_sensitive)
-        if tables is None or any(map(matcher.matches, tables)):
-            yield Problem(setting, "rows are sent under another table's name than the source's", "take them out: tables keep their names")
+def _of_routing(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem]:
+    routes = TableRoutes.of(changefeed)
+    sent = (name for name, schema in schemas.items() if schema.key)
+    for target, one, other in routes.conflicts({MARK_TABLE, *sent}):
+        what = f"{one} and {other} are both sent as {target}: no row says of which it is"
+        yield Problem("sink.dispatchers, target-schema and target-table", what, "let each table have a target of its own")
+    if routes.routes and large_rows_option(changefeed) == KEYS_ALONE:
+        what = "rows that are larger than a message are read from TiDB by the name in their message, which is another table's name there"
+        yield Problem("large-message-handle-option", what, f'set it to "{CLAIM_CHECK}", or take target-schema and target-table out')
 
 
 def _of_selectors(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem]:

@@ -4,7 +4,8 @@
 
 What `settle` and the slot wait for: write_modes.py.
 
-- Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded.
+- Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded. So are those of a table that the
+  changefeed sends under another name, or without some of its columns: its bytes may have the one, or the others.
 - A message that is larger than max-message-bytes ends the task before any row of its source transaction is written.
 - A header (HEADER) says where a record is from. Consumers that do not know it ignore it.
 """
@@ -99,7 +100,7 @@ class KafkaWriter:
         if isinstance(piece, ChunkPiece):
             origin, tail = f"dump {seq}", f"{piece.due.dump_id} {piece.due.number}"
             rows = encoded(changes_of(piece, schema), schema, output.encoder, output.protocol, keys_only=piece.deletes)
-        elif codec == output.protocol:
+        elif codec == output.protocol and not schema.omitted and schema.feed_name is None:
             origin, tail, rows = f"log {seq}", "", as_they_are(piece, output.protocol)
         else:
             origin, tail, rows = f"log {seq}", "", encoded(piece, schema, output.encoder, output.protocol, codec=codec)

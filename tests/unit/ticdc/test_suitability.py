@@ -60,6 +60,7 @@ def schema(table: TableName, *columns: str, key: tuple[str, ...] = ("id",)) -> d
         (CANAL, sink(open={"output-old-value": False}), {}),
         (GOOD, sink(column_selectors=[{"matcher": ["*.*"], "columns": ["*"]}]), {}),
         (GOOD, sink(column_selectors=[{"matcher": ["shop.*"], "columns": ["*", "!note"]}]), {}),
+        (GOOD, sink(dispatchers=[{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]}]), {}),
         (CSV, sink(csv={"include-commit-ts": True}, column_selectors=[{"matcher": ["shop.*"], "columns": ["id"]}]), {}),
         (FILES, {}, {}),
         (CSV, sink(csv={"include-commit-ts": True}), {}),
@@ -73,6 +74,7 @@ def test_what_can_be_dumped_has_no_problem(uri: str, config: dict[str, Any], inf
 
 
 ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]}]
+KEYS_ALONE = large("option", "handle-key-only")["sink"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]
         ("filter, sink.dispatchers", GOOD, sink(dispatchers=[{"matcher": ["*.*"], "topic": "a b"}]), {}),
         ("filter.ignore-txn-start-ts", GOOD, {"filter": {"ignore-txn-start-ts": [1]}}, {}),
         ("force-replicate", GOOD, {"force-replicate": True}, {}),
-        ("sink.dispatchers number 1, target-schema and target-table", GOOD, sink(dispatchers=ROUTED), {}),
+        ("large-message-handle-option", GOOD, sink(dispatchers=ROUTED, **KEYS_ALONE), {}),
         ("filter, sink.dispatchers, sink.column-selectors", GOOD, sink(column_selectors=[{"matcher": ["shop"], "columns": ["id"]}]), {}),
     ],
 )
@@ -197,8 +199,7 @@ def routed(*rules: str) -> Changefeed:
         (selected("id", matcher="changefeed_dump.*"), "comes without changefeed_id, unique_identifier, event_type"),
         (selected("*", "!create_time", "!id", matcher="changefeed_dump.*"), ""),
         (selected("id", matcher="shop.*"), ""),
-        (routed("changefeed_*.*"), "another table's name"),
-        (routed("shop.*"), ""),
+        (routed("*.*"), ""),
         (made(config={"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["x"]}]}}), "x"),
     ],
 )
@@ -214,12 +215,17 @@ def test_no_table_of_marks_keeps_a_changefeed_from_being_dumped() -> None:
     assert settings_of(selected("id", matcher="changefeed_dump.*"), schema(MARK_TABLE, "id", "create_time")) == []
 
 
-def test_routing_counts_only_for_replicated_tables() -> None:
-    feed = made(config=sink(dispatchers=ROUTED))
-    setting = "sink.dispatchers number 1, target-schema and target-table"
-    assert settings_of(feed, schema(ORDERS, "id")) == [setting]
-    assert settings_of(feed, schema(TableName("hr", "staff"), "id")) == []
-    assert settings_of(routed("changefeed_*.*"), {}) == []
+def test_two_tables_with_one_name_in_the_feed_are_refused_by_name() -> None:
+    both = schema(ORDERS, "id") | schema(TableName("shop", "item"), "id")
+    (problem,) = problems(routed("shop.*"), both)
+    assert problem.setting == "sink.dispatchers, target-schema and target-table"
+    assert "shop.item and shop.orders are both sent as shop.x" in problem.what
+    assert settings_of(routed("shop.*"), schema(ORDERS, "id")) == []
+    assert settings_of(routed("shop.*"), schema(ORDERS, "id") | schema(TableName("shop", "item"), "id", key=())) == [], "no row of it comes"
+    own = schema(ORDERS, "id") | schema(TableName("shop", "x"), "id")
+    assert "shop.orders and shop.x are both" in problems(routed("shop.orders"), own)[0].what, "one has the name of its own"
+    marks = made(config=sink(dispatchers=[{"matcher": ["shop.*"], "target-schema": MARK_TABLE.schema, "target-table": MARK_TABLE.table}]))
+    assert f"{MARK_TABLE} and shop.orders are both" in problems(marks, schema(ORDERS, "id"))[0].what
 
 
 def test_forced_replication_is_fine_where_every_table_has_a_key() -> None:
