@@ -8,6 +8,7 @@ STREAMS = "tests/unit/feeds/test_binlog_streams.py"
 COLLECTED = "tests/unit/pump/test_collected.py"
 CLAIMS = "tests/unit/feeds/test_encoded_claims.py"
 SELECTED = "tests/unit/feeds/test_encoded_selected.py"
+ROUTED = "tests/unit/feeds/test_encoded_routed.py"
 FILES = "tests/unit/feeds/test_storage_reading.py"
 BUCKETS = f"{FILES}::test_no_mark_passes_a_row_or_a_ddl_whatever_crashes"
 LOST = f"{FILES}::TestLost"
@@ -102,6 +103,35 @@ PUMPS = [
 ]
 
 FEEDS = [
+    Mutation(
+        "a row keeps the name of its message",
+        "sidecar/adapters/tidb/follow.py::FollowedSchemas.named",
+        "if names else changes",
+        "if not names else changes",
+        f"{ROUTED}::test_rows_are_logged_under_the_name_that_their_table_had_in_tidb_when_they_were_written",
+    ),
+    Mutation(
+        "a DDL with routed names counts",
+        "sidecar/feeds/encoded/hidden.py::CodecWithCuts.envelopes",
+        "if self._all_hidden",
+        "if not self._all_hidden",
+        f"{ROUTED}::test_of_the_messages_no_ddl_counts_and_all_else_does",
+    ),
+    Mutation(
+        "a table that keeps its name is in nobody's way",
+        "sidecar/shared/ticdc/table_routes.py::TableRoutes.conflicts",
+        "if pair[1] != pair[2]",
+        "if pair[1] != pair[2] and pair[0] not in (pair[1], pair[2])",
+        f"{ROUTED}::test_two_tables_that_come_to_have_one_name_stop_the_stream_at_the_ddl",
+    ),
+    Mutation(
+        "a Kafka sink passes on what has another name than a dump's rows",
+        "spark_merge/sinks/kafka/writer.py::KafkaWriter._rows",
+        " and schema.feed_name is None",
+        "",
+        "tests/unit/sinks/kafka/test_writer.py::"
+        "test_a_message_of_ticdcs_is_passed_on_only_where_it_has_the_tables_name_and_columns[schema2-False]",
+    ),
     Mutation(
         "chunks are read although TiDB has a column that the log does not know",
         "sidecar/shared/reads/tables.py::has_columns_of",

@@ -17,7 +17,7 @@ from sidecar.feeds.encoded.make import of_messages, schemas_of
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.log.spill import MemorySpill
-from sidecar.shared.model.nouns import MARK_TABLE, Ddl, Lane, Message, TableName
+from sidecar.shared.model.nouns import MARK_TABLE, Lane, Message, TableName
 from sidecar.shared.process.checks import CheckFinding
 from sidecar.shared.ticdc.changefeed import Dispatcher
 from sidecar.shared.ticdc.scope import LiveScope
@@ -45,29 +45,29 @@ class Line(Stage):
 
     def __init__(self, history: WholeTables) -> None:
         super().__init__()
-        self.kafka, self.reported = KafkaStandIn(self.notes), Checking()
-        self.schemas = schemas_of(history, LiveScope(server_tz="UTC"), FEED, lambda note: None)
+        self.kafka, self.tidb = KafkaStandIn(self.notes), Checking()
+        self.followed = schemas_of(history, LiveScope(server_tz="UTC"), FEED, lambda note: None)
         self.hiding = WithHiddenDdls(
             self.kafka,
-            self.reported,
-            begins=lambda: self.schemas.known_ts,
+            self.tidb,
+            begins=lambda: self.followed.known_ts,
             carried=lambda name: name.schema == "shop",
             hides=may_change_rows,
         )
 
-    def attach(self) -> Pipeline:
+    def attach(self, *, epoch: int = 1) -> Pipeline:
         outside = Outside(
             feed=self.hiding,
             codec=CodecWithCuts(FakeCodec(self.kafka), all_hidden=True),
             log=MemoryLog(self.disk),
             source=self.source,
-            schemas=self.schemas,
+            schemas=self.followed,
             progress=self.stored,
             requests=self.requests,
             clock=self.clock,
             spill=MemorySpill(),
         )
-        return attach(outside, changefeed_id="cf", epoch=1, limits=PipelineLimits())
+        return attach(outside, changefeed_id="cf", epoch=epoch, limits=PipelineLimits())
 
 
 def row(ts: int, name: str, *, value: str = "v") -> Any:
@@ -81,7 +81,7 @@ def test_rows_are_logged_under_the_name_that_their_table_had_in_tidb_when_they_w
     pipeline = line.attach()
     line.kafka.say(row(1050, "t_x"), row(1060, "u_x"), row(1070, "changefeed_dump_event_x", value="u LOW"))
     line.kafka.say(sent_ddl(1100, query="RENAME TABLE `mart`.`t_x` TO …"), row(1150, "t_x"), resolved(1300))
-    line.reported.ddls, line.reported.upto_ts = [finished(1100, T, kind="rename tables")], 1250
+    line.tidb.ddls, line.tidb.upto_ts = [finished(1100, T, kind="rename tables")], 1250
     run(pipeline, lambda: len(line.rows()) == 4)
     log = MemoryLog(line.disk)
     rows = {
@@ -98,7 +98,7 @@ def test_a_name_that_no_table_has_stops_the_stream() -> None:
     line = Line(WholeTables({0: tables(table(T, 1), MARKS)}))
     pipeline = line.attach()
     line.kafka.say(row(1050, "t"), resolved(1300))
-    line.reported.upto_ts = 1250
+    line.tidb.upto_ts = 1250
     with pytest.raises(FeedUnsuitable, match=r"mart\.t at commit_ts 1050, a name under which the changefeed sends no table"):
         run(pipeline, lambda: False)
     line.hiding.close()
@@ -110,7 +110,7 @@ def test_two_tables_that_come_to_have_one_name_stop_the_stream_at_the_ddl() -> N
     schemas = schemas_of(history, LiveScope(server_tz="UTC"), replace(FEED, filter=replace(FEED.filter, rules=("*.*",))), lambda note: None)
     schemas.begin()
     with pytest.raises(FeedUnsuitable, match=r"mart\.t_x and shop\.t are both sent as mart\.t_x"):
-        schemas.after([cast(Ddl, sent_ddl(1100)._replace(schema="mart", table="t_x"))])
+        schemas.after([sent_ddl(1100)._replace(schema="mart", table="t_x")])
 
 
 def test_the_schemas_of_a_log_say_what_its_messages_call_a_table() -> None:
@@ -128,7 +128,7 @@ def test_of_the_messages_no_ddl_counts_and_all_else_does() -> None:
         assert [type(one).__name__ for one in codec.envelopes(Message(Lane("a"), 0, None, None))] == kinds
 
 
-@pytest.mark.parametrize(("kind", "may"), [("add index", False), ("add column", True), ("rename table", True), ("unheard of", True)])
+@pytest.mark.parametrize(("kind", "may"), [("add index", False), ("add column", True), ("rename table", True), ("another kind", True)])
 def test_where_the_history_may_not_be_read_a_ddl_that_may_change_rows_stops(kind: str, may: bool) -> None:
     assert may_change_rows(T, kind, "…") is may
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,15 +12,18 @@ import pytest
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.model.nouns import CommitTs, Seq
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.ticdc.dispatch import TopicPartitionRule
 from spark_merge.codecs.encode.messages import changes_of
-from spark_merge.port.contract import ChunkPiece, Survivors
+from spark_merge.port.contract import RAW_CHANGES, ChunkPiece, Survivors
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.ending import TopicEnding
 from spark_merge.sinks.kafka.uri import output_of
 from spark_merge.sinks.kafka.writer import KafkaWriter
 from tests.support.deliveries import DUE, SCHEMA
+from tests.support.slow_canal import table
+
+TABLE = table({"id": "int(11)"}, ("id",))
 
 
 def partitions_of(rule: TopicPartitionRule, *, deletes: bool) -> list[list[int]]:
@@ -59,3 +63,24 @@ def test_a_ddl_that_the_protocol_has_no_number_for_is_not_sent_once_the_operator
     with pytest.raises(SinkError, match=r"(?s)FROBNICATE.*ddl-done=9"):
         sent("8")
     assert sent("7,9") == [(0, b"ddl 3 1"), (1, b"ddl 3 1")]
+
+
+@pytest.mark.parametrize(
+    ("schema", "as_sent"),
+    [
+        (TABLE, True),
+        (replace(TABLE, omitted=(Column("secret", "int"),)), False),
+        (replace(TABLE, feed_name=TableName("mart", "x")), False),
+    ],
+)
+def test_a_message_of_ticdcs_is_passed_on_only_where_it_has_the_tables_name_and_columns(schema: TableSchema, as_sent: bool) -> None:
+    """A dump's rows have TiDB's name, and never what the changefeed omits; TiCDC's storage sink may have written that."""
+    text = "kafka://b:9092/t?protocol=canal-json&enable-tidb-extension=true"
+    output = output_of(SinkUri(text, urlsplit(text), {"protocol": "canal-json", "enable-tidb-extension": "true"}, "log-1"))
+    ending = TopicEnding(0, "canal-json", CommitTs(9), ("t",), ())
+    writer = KafkaWriter(output, None, Seq(1), (), {}, {Seq(3): ending}, {"t": 1})  # type: ignore[arg-type]  # nothing is written
+    row = {"seq": 3, "commit_ts": 8, "rank": 1, "ordinal": 0, "schema": "shop", "table": "t", "op": "insert", "key": "1"}
+    sent = {"after": ["1"], "message_key": b"", "message_value": b'{"what":"TiCDC sent"}', "lane": "a", "position": 0}
+    ((_, record),) = writer._rows(Seq(3), schema, pa.Table.from_pylist([row | sent], RAW_CHANGES))
+    assert (record[3] == sent["message_value"]) is as_sent
+    assert as_sent or b'"database":"shop","table":"t"' in (record[3] or b"")
