@@ -24,7 +24,7 @@ from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved
 from sidecar.shared.errors import FeedUnsuitable, SourceError
-from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Mark, Message, ReadEnd, TableName
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Mark, Message, ReadEnd, TableName
 from sidecar.shared.process.background import Background
 from sidecar.shared.rowcodec.kv_table import KvTable
 from sidecar.shared.schema.ddl import FinishedDdl
@@ -109,7 +109,7 @@ class WithHiddenDdls(NotifyingFeedAround):
             except SourceError as error:
                 if not error.retryable:
                     raise
-                self._waits = f"waits for the source's DDLs, some of which the changefeed's filter omits: {error.message}"
+                self._waits = f"waits for the source's DDLs, which do not all come by the feed: {error.message}"
             else:
                 for ddl in finished_ddls:
                     self._notify(ddl, messages)
@@ -128,7 +128,8 @@ class WithHiddenDdls(NotifyingFeedAround):
                 )
             return
         for name in names_of(ddl, self._carried):
-            messages.put(Message(HIDDEN_LANE, ddl.commit_ts, None, encode_ddl(ddl.commit_ts, name.schema, name.table, "")))
+            text = ddl.query if name == MARK_TABLE else ""  # that of its creation says that marks go on; no sink looks at it
+            messages.put(Message(HIDDEN_LANE, ddl.commit_ts, None, encode_ddl(ddl.commit_ts, name.schema, name.table, text)))
 
 
 def names_of(ddl: FinishedDdl, carried: Callable[[TableName], bool]) -> list[TableName]:

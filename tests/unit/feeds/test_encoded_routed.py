@@ -15,7 +15,7 @@ from sidecar.feeds.encoded.checks import settings
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, may_change_rows
 from sidecar.feeds.encoded.make import of_messages, schemas_of
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
-from sidecar.shared.errors import FeedUnsuitable
+from sidecar.shared.errors import FeedUnsuitable, UnsupportedDdl
 from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.model.nouns import MARK_TABLE, Lane, Message, TableName
 from sidecar.shared.process.checks import CheckFinding
@@ -51,7 +51,7 @@ class Line(Stage):
             self.kafka,
             self.tidb,
             begins=lambda: self.followed.known_ts,
-            carried=lambda name: name.schema == "shop",
+            carried=lambda name: name.schema in ("shop", MARK_TABLE.schema),
             hides=may_change_rows,
         )
 
@@ -91,6 +91,19 @@ def test_rows_are_logged_under_the_name_that_their_table_had_in_tidb_when_they_w
     }
     assert rows == {1050: (*T, 1), 1060: (*U, 2), 1070: (*MARK_TABLE, 9), 1150: (*T, 2)}
     assert not any(one.ddls for one in line.manifests()), "no text of routed names goes to a sink"
+    line.hiding.close()
+
+
+def test_the_watermark_table_may_be_created_later_and_no_other_ddl_of_it_is_passed() -> None:
+    line = Line(WholeTables({0: tables(table(T, 1)), 1100: tables(table(T, 1), MARKS)}))
+    pipeline = line.attach()
+    line.kafka.say(row(1050, "t_x"), row(1150, "changefeed_dump_event_x", value="u LOW"), resolved(1900))
+    created = replace(finished(1100, MARK_TABLE, kind="create table"), query="CREATE TABLE IF NOT EXISTS …")
+    line.tidb.ddls, line.tidb.upto_ts = [created], 1250
+    run(pipeline, lambda: len(line.rows()) == 2)
+    line.tidb.ddls, line.tidb.upto_ts = [finished(1300, MARK_TABLE)], 1400
+    with pytest.raises(UnsupportedDdl, match="leave the watermark table"):
+        run(pipeline, lambda: False)
     line.hiding.close()
 
 
