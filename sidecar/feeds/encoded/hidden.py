@@ -128,7 +128,7 @@ class WithHiddenDdls(NotifyingFeedAround):
                 )
             return
         for name in names_of(ddl, self._carried):
-            text = ddl.query if name == MARK_TABLE else ""  # that of its creation says that marks go on; no sink looks at it
+            text = ddl.query if name == MARK_TABLE else ""  # of its creation: marks continue; no sink looks at it
             messages.put(Message(HIDDEN_LANE, ddl.commit_ts, None, encode_ddl(ddl.commit_ts, name.schema, name.table, text)))
 
 
