@@ -9,7 +9,7 @@ GRANT SELECT ON `shop`.* TO 'ticdc_dump'@'%';
 
 GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'ticdc_dump'@'%';
 
--- For feed = "push" and feed = "tikv", and where an event filter of the changefeed leaves DDLs out: the DDL jobs.
+-- For feed = "push" and feed = "tikv", and where DDLs do not come by the feed (event filters, target-schema): the DDL jobs.
 -- GRANT SELECT ON mysql.tidb_ddl_job TO 'ticdc_dump'@'%';
 -- GRANT SELECT ON mysql.tidb_ddl_history TO 'ticdc_dump'@'%';
 

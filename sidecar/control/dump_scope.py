@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from sidecar.control.predicate import PREDICATE_BYTES_MAX, predicate
@@ -48,6 +48,9 @@ class FeedScope(Protocol):
 
     def explains(self, table: TableName) -> Sequence[Explanation]:
         """What of it can make a sink's rows of the table differ from the source's, and be right."""
+
+    def omits(self, table: TableName) -> frozenset[str]:
+        """Columns of it that the changefeed does not carry, which no caller may ask for."""
 
 
 @dataclass(slots=True)
@@ -97,7 +100,7 @@ def resolve(
         scope.refusals.append(
             f"tables that cannot be dumped: {_listed(unreadable)}; leave them out with a rule such as --tables '*.*,!shop.t'"
         )
-    narrowed = _narrowed(request, {table: existing[table] for table in scope.tables}, schemas, scope)
+    narrowed = _narrowed(request, {table: _carries(existing[table], feed) for table in scope.tables}, schemas, scope)
     scope.narrowed = tuple(table for table in scope.tables if table in narrowed or table in scope.keys)
     for table in scope.tables:
         both = " AND ".join(f"({part})" for part in (carried[table], narrowed.get(table)) if part)
@@ -244,6 +247,11 @@ def _matches_nothing(rule: str, left_out: Mapping[TableName, str], how: _Matchin
     if not outside:
         return f"no table of the changefeed matches {rule}; its tables are those that its own table rules choose"
     return f"the changefeed carries no table of {rule}: {_listed([f'{table} ({left_out[table]})' for table in outside])}"
+
+
+def _carries(schema: TableSchema, feed: FeedScope) -> TableSchema:
+    omitted = feed.omits(schema.name)
+    return replace(schema, columns=tuple(one for one in schema.columns if one.name not in omitted))
 
 
 def _narrowed(

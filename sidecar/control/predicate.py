@@ -2,12 +2,14 @@
 
 A caller that may start a dump may request rows of tables that the changefeed carries. The sidecar's account makes the SELECT. It may read
 more, and the caller sees the text of the server's errors. So every word of a predicate is on one of these lists or is a column: no other
-table, no variable, nothing that waits, locks, reads files, knows the account, or shows values in its errors.
+table, no column that the changefeed omits, no variable, nothing that waits, locks, reads files, knows the account, or shows values in
+its errors.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from sidecar.shared.errors import RefusedRequest, nearest
 from sidecar.shared.model.keyset import ALIAS, qualified
@@ -58,7 +60,7 @@ def predicate(text: str, schema: TableSchema) -> str:
     if len(text.encode()) > PREDICATE_BYTES_MAX:
         raise RefusedRequest(f"the predicate of {schema.name} has more than {PREDICATE_BYTES_MAX:,} bytes of SQL", hint="dump it in parts")
     try:
-        expression = FilterExpression.of(text, schema)
+        expression = FilterExpression.of(text, replace(schema, omitted=()))
         _check(expression)
         return expression.rewritten(lambda column: qualified(column.name), quoted(ALIAS))
     except NotAnExpression as error:

@@ -61,7 +61,7 @@ CREATE USER IF NOT EXISTS {_account(user)} IDENTIFIED BY '{PASSWORD}';
 {"".join(grants)}
 {mark}
 
--- For feed = "push" and feed = "tikv", and where an event filter of the changefeed leaves DDLs out: the DDL jobs.
+-- For feed = "push" and feed = "tikv", and where DDLs do not come by the feed (event filters, target-schema): the DDL jobs.
 {"".join(jobs)}
 -- For dumps without marks: which cluster this is (TiDB 8.5 and later). For feed = "push" and feed = "tikv": its collation framework.
 {"".join(collations)}"""

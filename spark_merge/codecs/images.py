@@ -19,8 +19,8 @@ from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 NO_IMAGE = -1
 
 SCHEMA_HINT = (
-    "let the changefeed send all columns of the table (no sink.column-selectors); if it does, the schema has changed and the "
-    "one known here is another: restart the changefeed's sidecar so that it reads the schema again, and report it"
+    "let the changefeed send the columns that it sent before (sink.column-selectors as they were); if it does, the schema has changed and"
+    " the one known here is another: restart the changefeed's sidecar so that it reads the schema again, and report it"
 )
 UNREADABLE_HINT = "check that nothing but TiCDC writes to the feed; if so, report this message: this TiCDC version is not known"
 

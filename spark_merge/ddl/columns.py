@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sidecar.shared.model.nouns import Column, ColumnDefinition, TableSchema, lowered
+from sidecar.shared.model.schema_step import revealed
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
 from sidecar.shared.rowcodec.type_cast import ColumnType, column_type, default_text, zero_text
 from sidecar.shared.sql.lexer import tokens
@@ -41,13 +42,14 @@ _NOT_AS_TEXT = frozenset({"binary", "bit", "json", "vector"})
 class ColumnEffect:
     """`before`: where the values of `column` come from, None for an added column. `existing`: what existing rows have in an added column,
     as canonical text; None: NULL. `unknown`: why that is not known; then `existing` is None. `types`: before and after, as far as the log
-    has them."""
+    has them. `was_omitted`: the changefeed did not carry it (schema_step.revealed)."""
 
     column: Column
     before: Column | None = None
     existing: str | None = None
     unknown: str = ""
     types: tuple[ColumnType | None, ColumnType | None] = (None, None)
+    was_omitted: bool = False
 
     @property
     def renamed(self) -> bool:
@@ -78,10 +80,11 @@ def column_effects(before: TableSchema, after: TableSchema, statements: Iterable
     old = {column.name: column for column in before.columns}
     own = [one for one in statements if one.columns and one.tables()[0].folded() == before.name.folded()]
     names, types = _names_before(before, after, own), (_types(before), _types(after))
+    hidden = revealed(before, after)
     return tuple(
         ColumnEffect(column, old[was := names[column.name]], types=(types[0].get(was), types[1].get(column.name)))
         if column.name in names
-        else replace(added_column(column, after), types=(None, types[1].get(column.name)))
+        else replace(_came(column, after, was_omitted=column.name in hidden), types=(None, types[1].get(column.name)))
         for column in after.columns
     )
 
@@ -128,6 +131,12 @@ def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
             names.pop(lowered(previous), None)
         names |= made
     return names
+
+
+def _came(column: Column, after: TableSchema, *, was_omitted: bool) -> ColumnEffect:
+    return (
+        ColumnEffect(column, unknown="values that the changefeed omitted", was_omitted=True) if was_omitted else added_column(column, after)
+    )
 
 
 def added_column(column: Column, after: TableSchema) -> ColumnEffect:

@@ -83,11 +83,12 @@ class TableEffect:
 
     @property
     def changes_columns(self) -> bool:
-        """Whether its columns, its key, or what its rows are decoded by is another, or values of rows that are there may be."""
+        """Whether its columns, its key, or what its rows are decoded by is another, or values of rows that are there may be. Not what the
+        changefeed omits."""
         old, new = self.before, self.after
         if old is None or new is None:
             return False
-        differ = bool(self.renamed_columns) or replace(old.undefined(), name=new.name) != new.undefined()
+        differ = bool(self.renamed_columns) or replace(old.undefined(), name=new.name, omitted=new.omitted) != new.undefined()
         return differ or any(one.may_change_values for one in self.columns)
 
     @property

@@ -88,10 +88,9 @@ def test_ids_of_two_clusters_are_distinguished_and_the_file_is_private(etcd: Etc
     assert "secret" not in reported
     path, result = written(etcd, tmp_path, "-c", "cap-filter", "--cluster", "default")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [one["setting"] for one in result["problems"]][:2] == [
-        "filter.ignore-txn-start-ts (changefeed)",
-        "sink.column-selectors number 1 (changefeed)",
-    ]
+    against = [one["setting"] for one in result["problems"]]
+    assert against[0] == "filter.ignore-txn-start-ts (changefeed)"
+    assert not any("column-selectors" in setting for setting in against)
     assert "\nGRANT SELECT ON mysql.tidb_ddl_job TO 'ticdc_dump'@'%';" in result["sql"], "its event filter leaves DDLs out"
     assert read_config(path).source.host == "10.0.0.1"
 

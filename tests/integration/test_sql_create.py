@@ -18,6 +18,8 @@ from sidecar.shared.model.nouns import (
     TableName,
     TableSchema,
 )
+from sidecar.shared.ticdc.selected_columns import CompiledSelector, SelectedColumns
+from sidecar.shared.ticdc.table_rules import TableRules
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.mysql.create import Made, make_tables
 from tests.lanes import LANE
@@ -142,6 +144,36 @@ def test_a_table_of_that_name_with_other_columns_is_refused_with_the_difference(
     mariadb.execute(statement)
     with pytest.raises(SinkError, match=difference):
         make_tables(target, [table()], Routes())
+
+
+WORDLESS = SelectedColumns((CompiledSelector("", TableRules.of(["*.*"]), TableRules.of(["column.*", "!column.word"])),)).narrowed(table())
+
+
+def test_a_table_is_made_without_the_columns_that_the_changefeed_leaves_out(mariadb: MariaDb, target: OneConnection) -> None:
+    """And without what is made of them: an index, a virtual column. The expression of an index may be over one."""
+    assert make_tables(target, [WORDLESS], Routes()) == [Made(TableName("app", "t"))]
+    assert [row[0] for row in mariadb.execute("SHOW COLUMNS FROM app.t")] == ["id", "at", "twice", "mood"]
+    assert [row[2] for row in mariadb.execute("SHOW INDEX FROM app.t")] == ["PRIMARY"]
+
+
+def test_a_stored_column_over_one_that_is_omitted_is_plain(mariadb: MariaDb, target: OneConnection) -> None:
+    definition = WORDLESS.definition
+    assert definition is not None
+    columns = tuple(replace(one, generated="length(`word`)") if one.name == "twice" else one for one in definition.columns)
+    make_tables(target, [replace(WORDLESS, definition=replace(definition, columns=columns))], Routes())
+    mariadb.execute("INSERT INTO app.t (id, twice) VALUES (4, 9)")
+    assert mariadb.execute("SELECT twice FROM app.t") == ((9,),)
+
+
+def test_a_table_that_has_them_is_fit_unless_a_unique_key_of_it_hangs_on_them(mariadb: MariaDb, target: OneConnection) -> None:
+    make_tables(target, [table()], Routes())
+    assert make_tables(target, [WORDLESS], Routes()) == []
+    mariadb.execute("ALTER TABLE app.t ADD UNIQUE (mood, word)")
+    unique = IndexDefinition("u", (IndexPart("mood"), IndexPart("word")), unique=True)
+    assert WORDLESS.definition is not None
+    narrowed = replace(WORDLESS, definition=replace(WORDLESS.definition, indexes=(*WORDLESS.definition.indexes, unique)))
+    with pytest.raises(SinkError, match=r"may be one in app\.t at the target, by its unique key \(mood, word\)"):
+        make_tables(target, [narrowed], Routes())
 
 
 def test_a_log_without_definitions_and_routes_that_meet_are_refused(target: OneConnection) -> None:

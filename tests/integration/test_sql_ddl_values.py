@@ -423,6 +423,9 @@ def test_a_stored_formula_stays_where_each_server_has_the_same_result(kind: str,
         assert plain_columns(definition, flavour) == (frozenset() if fits else {"g"})
         assert differing_columns(definition, flavour) == (frozenset() if same else {"g"})
     assert plain_columns(definition, Flavour.TIDB) == differing_columns(definition, Flavour.TIDB) == frozenset()
+    omitted = replace(definition, columns=definition.columns[-1:])
+    for flavour in Flavour:
+        assert plain_columns(omitted, flavour) == differing_columns(omitted, flavour) == {"g"}, "over columns that are omitted"
 
 
 @pytest.mark.parametrize(

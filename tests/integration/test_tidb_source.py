@@ -42,6 +42,8 @@ from sidecar.shared.reads.tables import read_facts, read_key
 from sidecar.shared.resultset.packets import read_up_to
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.shared.ticdc.event_filter import Through, dump_scope
+from sidecar.shared.ticdc.selected_columns import CompiledSelector, SelectedColumns
+from sidecar.shared.ticdc.table_rules import TableRules
 from tests.lanes import examples
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.mariadb import MariaDb
@@ -317,6 +319,22 @@ def test_what_the_changefeeds_filter_lets_through_is_what_a_chunk_has(db: MariaD
         assert dumper.read(chunk("orders", where=through.predicate))[1] == [("1", "2"), ("3", None)]
         own = predicate("Orders.amount > 1", TidbSchemas(db.settings()).tables()[name])
         assert dumper.read(chunk("orders", 1, where=f"({through.predicate}) AND ({own})"))[1] == [("1", "2")]
+
+
+def test_a_chunk_has_what_the_changefeed_carries_while_the_table_is_as_it_is_known(db: MariaDb, schema: str) -> None:
+    """By a range, by keys with one that is absent, and by a filter that asks for a column that is omitted."""
+    db.execute(
+        "CREATE TABLE app.t (secret INT, id INT PRIMARY KEY, note VARCHAR(9))",
+        "INSERT INTO app.t VALUES (7, 1, 'a'), (8, 2, 'b')",
+    )
+    selector = CompiledSelector("", TableRules.of(["app.t"]), TableRules.of(["column.*", "!column.secret"]))
+    narrowed = SelectedColumns((selector,)).narrowed(TidbSchemas(db.settings()).tables()[TableName("app", "t")])
+    with dumping(db.settings(), schemas={narrowed.name: narrowed}) as dumper:
+        assert dumper.read(chunk("t"))[1] == [("1", "a"), ("2", "b")]
+        assert dumper.read(chunk("t", 1, keys=(("2",), ("3",))))[1] == [("3", None, True), ("2", "b", False)]
+        assert dumper.read(chunk("t", 2, where="t.`secret` > 7"))[1] == [("2", "b")]
+        db.execute("ALTER TABLE app.t ADD COLUMN more INT")
+        assert "are not those after the feed's DDLs (id, note)" in dumper.fails(chunk("t", 3)).reason
 
 
 def test_keys_that_were_requested_outlive_a_rename_of_their_table(db: MariaDb, schema: str) -> None:

@@ -8,6 +8,8 @@ STREAMS = "tests/unit/feeds/test_binlog_streams.py"
 COLLECTED = "tests/unit/pump/test_collected.py"
 CLAIMS = "tests/unit/feeds/test_encoded_claims.py"
 READ_ROWS = "tests/unit/feeds/test_encoded_read_rows.py"
+SELECTED = "tests/unit/feeds/test_encoded_selected.py"
+ROUTED = "tests/unit/feeds/test_encoded_routed.py"
 FILES = "tests/unit/feeds/test_storage_reading.py"
 BUCKETS = f"{FILES}::test_no_mark_passes_a_row_or_a_ddl_whatever_crashes"
 LOST = f"{FILES}::TestLost"
@@ -102,6 +104,71 @@ PUMPS = [
 ]
 
 FEEDS = [
+    Mutation(
+        "a row keeps the name of its message",
+        "sidecar/adapters/tidb/follow.py::FollowedSchemas.named",
+        "if names else changes",
+        "if not names else changes",
+        f"{ROUTED}::test_rows_are_logged_under_the_name_that_their_table_had_in_tidb_when_they_were_written",
+    ),
+    Mutation(
+        "a DDL with routed names counts",
+        "sidecar/feeds/encoded/hidden.py::CodecWithCuts.envelopes",
+        "if self._all_hidden",
+        "if not self._all_hidden",
+        f"{ROUTED}::test_of_the_messages_no_ddl_counts_and_all_else_does",
+    ),
+    Mutation(
+        "a table that keeps its name is in nobody's way",
+        "sidecar/shared/ticdc/table_routes.py::TableRoutes.conflicts",
+        "if pair[1] != pair[2]",
+        "if pair[1] != pair[2] and pair[0] not in (pair[1], pair[2])",
+        f"{ROUTED}::test_two_tables_that_come_to_have_one_name_stop_the_stream_at_the_ddl",
+    ),
+    Mutation(
+        "a Kafka sink passes on what has another name than a dump's rows",
+        "spark_merge/sinks/kafka/writer.py::KafkaWriter._rows",
+        " and schema.feed_name is None",
+        "",
+        "tests/unit/sinks/kafka/test_writer.py::"
+        "test_a_message_of_ticdcs_is_passed_on_only_where_it_has_the_tables_name_and_columns[schema2-False]",
+    ),
+    Mutation(
+        "chunks are read although TiDB has a column that the log does not know",
+        "sidecar/shared/reads/tables.py::has_columns_of",
+        " and len(every) == len(there) + len(omitted)",
+        "",
+        "tests/unit/adapters/test_tidb_schema.py::test_sql_shows_also_what_the_feed_does_not_carry_and_nothing_else[shown2-False]",
+    ),
+    Mutation(
+        "a column that was omitted comes into the feed and nothing is read again",
+        "sidecar/shared/model/schema_step.py::_same_rows",
+        " and not revealed(old, new)",
+        "",
+        f"{SELECTED}::test_each_ddl_of_a_column_that_is_omitted_is_followed[False-RENAME TO u]",
+    ),
+    Mutation(
+        "a row by its key has the columns that the changefeed omits",
+        "sidecar/adapters/tidb/selected.py::SelectedTables.row",
+        "if image is None or selector is None:",
+        "if image is None or selector is not None:",
+        f"{SELECTED}::test_a_row_that_is_read_by_its_key_has_the_columns_that_are_carried",
+    ),
+    Mutation(
+        "a server's answer is judged by columns that no row has",
+        "sidecar/adapters/tidb/selected.py::SelectedTables.tables",
+        "shown(self._narrowed(tables))",
+        "shown(tables)",
+        f"{SELECTED}::test_a_server_shows_a_ddl_of_such_a_column_and_one_that_is_behind_does_not",
+    ),
+    Mutation(
+        "an unknown column passes for one that is omitted",
+        "spark_merge/codecs/decode/row_types.py::carried",
+        "(whole and name not in omitted)",
+        "False",
+        "tests/unit/decode/test_selected_columns.py::"
+        "test_a_column_that_nobody_leaves_out_is_refused_and_so_is_the_lack_of_one_that_is_carried[canal-json]",
+    ),
     Mutation(
         "a definition in a file has the state that the file says",
         "sidecar/shared/ticdc/definition_file.py::_definition",

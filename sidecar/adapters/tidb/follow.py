@@ -30,6 +30,7 @@ from typing import Protocol
 from sidecar.shared.errors import FeedUnsuitable, SourceError
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.shared.schema.unfollowed import check_untouched
+from sidecar.shared.ticdc.table_routes import names_in_feed, with_own_name
 
 Tables = Mapping[TableName, TableSchema]
 
@@ -122,7 +123,9 @@ class FollowedSchemas:
         return self.tables
 
     def named(self, changes: Iterable[Change]) -> Iterable[Change]:
-        return changes
+        """As the port. Raises FeedUnsuitable for a name that no table has in the feed."""
+        names = names_in_feed(self.tables)
+        return (with_own_name(change, names) for change in changes) if names else changes
 
     def _present(self) -> tuple[CommitTs | None, Tables]:
         """The tables and the TSO at which they were read."""
@@ -170,7 +173,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _form(table: TableSchema | None) -> object:
     """What an operator would call another form of it. A log of an older version has no ids."""
-    return table and (table.columns, table.key)
+    return table and (table.columns, table.omitted, table.key)
 
 
 def _all_changed(named: Collection[TableName], before: Tables, now: Tables) -> bool:

@@ -11,11 +11,14 @@ from sidecar.feeds.encoded.make import claims_folder
 from sidecar.shared.config import SourceSection
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
+from sidecar.shared.process.checks import Check, CheckFinding, Checking, CheckResult, Key, listed, ok, warning
 from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.large_rows import KEYS_ALONE, large_rows_option
 from sidecar.shared.ticdc.scope import ddls_hidden
+from sidecar.shared.ticdc.selected_columns import SelectedColumns
 from sidecar.shared.ticdc.suitability import problems
+from sidecar.shared.ticdc.table_routes import TableRoutes
 
 
 def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:
@@ -24,21 +27,43 @@ def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:
     if not against:
         by = f"judged by {len(existing)} tables" if existing is not None else "judged without the tables"
         yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
+        yield from _of_columns(changefeed, existing or {})
+        yield from _of_names(changefeed, existing or {})
+
+
+def _of_columns(changefeed: Changefeed, existing: Tables) -> Checking[None]:
+    """Those that its selectors omit of tables that it has."""
+    selected, rules = SelectedColumns.of(changefeed), FilterRules.of(changefeed)
+    narrowed = (selected.narrowed(table) for name, table in sorted(existing.items()) if rules.has(name))
+    omitted = [f"{table.name} ({', '.join(column.name for column in table.omitted)})" for table in narrowed if table.omitted]
+    if omitted:
+        yield ok(f"sink.column-selectors omit columns, which dumps and sinks have not either: {listed(omitted)}")
+
+
+def _of_names(changefeed: Changefeed, existing: Tables) -> Checking[None]:
+    routes, rules = TableRoutes.of(changefeed), FilterRules.of(changefeed)
+    routed = [f"{name} as {target}" for name in sorted(existing) if rules.has(name) and (target := routes.feed_name(name))]
+    if routed:
+        yield ok(f"the changefeed sends tables under other names, and sinks have TiDB's: {listed(routed)}")
 
 
 def _hidden_ddls(it: CheckResult) -> Checking[None]:
-    yield of_hidden_ddls(it.config.source, hidden=ddls_hidden(it[CHANGEFEED]))
+    yield of_hidden_ddls(it.config.source, it[CHANGEFEED])
 
 
-def of_hidden_ddls(section: SourceSection, *, hidden: bool) -> CheckFinding:
-    """Whether what the changefeed's filter omits can be followed all the same."""
-    if not hidden:
-        return ok("the changefeed's filter leaves no DDL out")
+def of_hidden_ddls(section: SourceSection, changefeed: Changefeed) -> CheckFinding:
+    """Whether DDLs that do not come by the feed can be followed all the same. Raises FeedUnsuitable for a filter that is not understood."""
+    if TableRoutes.of(changefeed).routes:
+        why, way_out = "the changefeed sends tables under other names", "take target-schema and target-table out of its dispatchers"
+    elif ddls_hidden(changefeed):
+        why, way_out = "the changefeed's filter leaves DDLs out", "narrow the event filters to rows"
+    else:
+        return ok("every DDL comes by the feed")
     if may_read(section):
-        return ok("the changefeed's filter leaves DDLs out: they are read from TiDB's own history")
-    what = f"the changefeed's filter leaves DDLs out, and {section.user} may not read TiDB's history: one of them stops the stream"
+        return ok(f"{why}: DDLs are read from TiDB's own history, and no sink receives their text")
+    what = f"{why}, and {section.user} may not read TiDB's history: a DDL stops the stream"
     grants = "; ".join(f"GRANT SELECT ON mysql.{table} TO '{section.user}'@'%'" for table in ("tidb_ddl_job", "tidb_ddl_history"))
-    return warning(what, setting="filter.event-filters (changefeed), GRANT SELECT", hint=f"{grants}; or narrow the event filters to rows")
+    return warning(what, setting="filter.event-filters, sink.dispatchers (changefeed), GRANT SELECT", hint=f"{grants}; or {way_out}")
 
 
 SETTINGS: Check[None] = Check(

@@ -4,6 +4,9 @@ A lane beside the feed's brings them from TiDB's own history, at their commit_ts
 sink receives them. What comes by the feed as well is a cut there already. R waits for this lane as for any other: no row passes an unknown
 DDL.
 
+Where the changefeed sends tables under other names (shared/ticdc/table_routes.py), all DDLs are hidden: the messages' own are dropped, for
+their texts have those names.
+
 Positions of the lane say nothing: it continues from where the log's tables are. Where the account may not read the history, a hidden DDL
 that can change rows stops the stream by name.
 """
@@ -21,10 +24,11 @@ from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.codecs.kv import KvCodec, encode_ddl, encode_resolved
 from sidecar.shared.errors import FeedUnsuitable, SourceError
-from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Lane, Mark, Message, ReadEnd, TableName
+from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Mark, Message, ReadEnd, TableName
 from sidecar.shared.process.background import Background
 from sidecar.shared.rowcodec.kv_table import KvTable
 from sidecar.shared.schema.ddl import FinishedDdl
+from sidecar.shared.ticdc.ddl_rules import KEEPS_ROWS
 
 AGAIN_S = 0.5
 CLOSE_WAIT_S = 1.0
@@ -105,7 +109,7 @@ class WithHiddenDdls(NotifyingFeedAround):
             except SourceError as error:
                 if not error.retryable:
                     raise
-                self._waits = f"waits for the source's DDLs, some of which the changefeed's filter omits: {error.message}"
+                self._waits = f"waits for the source's DDLs, which do not all come by the feed: {error.message}"
             else:
                 for ddl in finished_ddls:
                     self._notify(ddl, messages)
@@ -117,14 +121,15 @@ class WithHiddenDdls(NotifyingFeedAround):
         if ddl.commit_ts is None:
             if hidden := [name for name in ddl.tables if self._carried(name) and self._hides(name, ddl.kind, ddl.query)]:
                 raise FeedUnsuitable(
-                    f"DDL job {ddl.number} ({ddl.kind} of {hidden[0]}: {ddl.query[:200]}) is omitted from the feed by the changefeed's"
-                    " filter, and the account may not read when it was done: rows after it have another form",
+                    f"DDL job {ddl.number} ({ddl.kind} of {hidden[0]}: {ddl.query[:200]}) does not come by the feed (its changefeed's"
+                    " filter or target-schema), and the account may not read when it was done: rows after it have another form",
                     hint="GRANT SELECT ON mysql.tidb_ddl_job and ON mysql.tidb_ddl_history to source.user, and start again; or narrow the"
                     " changefeed's event filters to rows",
                 )
             return
         for name in names_of(ddl, self._carried):
-            messages.put(Message(HIDDEN_LANE, ddl.commit_ts, None, encode_ddl(ddl.commit_ts, name.schema, name.table, "")))
+            text = ddl.query if name == MARK_TABLE else ""  # of its creation: marks continue; no sink looks at it
+            messages.put(Message(HIDDEN_LANE, ddl.commit_ts, None, encode_ddl(ddl.commit_ts, name.schema, name.table, text)))
 
 
 def names_of(ddl: FinishedDdl, carried: Callable[[TableName], bool]) -> list[TableName]:
@@ -135,18 +140,26 @@ def names_of(ddl: FinishedDdl, carried: Callable[[TableName], bool]) -> list[Tab
     return names
 
 
-class CodecWithCuts:
-    """`codec` for the feed's own lanes, and what the lane brings."""
+def may_change_rows(_: TableName, kind: str, __: str) -> bool:
+    """Of any DDL, by TiDB's word for its kind."""
+    return kind not in KEEPS_ROWS
 
-    def __init__(self, codec: Codec) -> None:
-        self._codec, self._cuts = codec, KvCodec(_no_marks)
+
+class CodecWithCuts:
+    """`codec` for the feed's own lanes, and what the lane brings. `all_hidden`: of the feed's own lanes no DDL counts."""
+
+    def __init__(self, codec: Codec, *, all_hidden: bool = False) -> None:
+        self._codec, self._cuts, self._all_hidden = codec, KvCodec(_no_marks), all_hidden
 
     @property
     def name(self) -> str:
         return self._codec.name
 
     def envelopes(self, message: Message) -> list[Envelope]:
-        return self._cuts.envelopes(message) if message.lane == HIDDEN_LANE else self._codec.envelopes(message)
+        if message.lane == HIDDEN_LANE:
+            return self._cuts.envelopes(message)
+        envelopes = self._codec.envelopes(message)
+        return [one for one in envelopes if not isinstance(one, Ddl)] if self._all_hidden else envelopes
 
     def identity(self, change: Change) -> Hashable:
         return self._codec.identity(change)

@@ -7,22 +7,24 @@ The tables change under way, by DDLs. Who passes a DDL receives the tables after
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 from sidecar.adapters.tidb.ddl_history import DdlHistory
 from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.adapters.tidb.selected import SelectedTables, TablesAndRows
 from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.column_order import CodecInColumnOrder, takes_other_names
 from sidecar.feeds.encoded.files import folder_at
-from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
+from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, may_change_rows, names_of
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
 from sidecar.feeds.encoded.whole_rows import CodecOfWholeRows, Fetch, WithWholeRows
 from sidecar.shared.codecs.contract import Claim, Codec, CodecWithDescriptions, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
-from sidecar.shared.errors import ConfigError
+from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
@@ -31,7 +33,9 @@ from sidecar.shared.ticdc.ddl_rules import DdlRules
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.shared.ticdc.large_rows import claims_uri, has_claims, has_raw_claims, may_have_large_rows
 from sidecar.shared.ticdc.scope import LiveScope, ddls_hidden
+from sidecar.shared.ticdc.selected_columns import SelectedColumns
 from sidecar.shared.ticdc.suitability import check_suitable
+from sidecar.shared.ticdc.table_routes import TableRoutes
 
 
 class Begins(NamedTuple):
@@ -63,7 +67,13 @@ def of_messages(
     place: Callable[[], Mapping[str, str]],
 ) -> Brought:
     """`feed` of the messages themselves begins to listen or to connect. Raises FeedUnsuitable for a filter that is not understood."""
+    routed = bool(TableRoutes.of(changefeed).routes)
     hidden = ddls_hidden(changefeed) and source.now_ts() is not None
+    if routed and not hidden:
+        raise FeedUnsuitable(
+            f"changefeed {changefeed.name} sends tables under other names; its DDLs are read from TiDB's history, and the source has none",
+            hint="set source to the changefeed's upstream TiDB; or take target-schema and target-table out of its dispatchers",
+        )
     opened: list[NotifyingFeed] = []
 
     messages_codec = codec_of(changefeed)
@@ -73,16 +83,17 @@ def of_messages(
     claims_folder(changefeed, config.kafka)  # raises before a term begins
 
     def opening() -> LiveFeed:
-        whole = with_whole_rows(feed(), messages_codec, changefeed, config.kafka, source, lambda: schemas.after_ts)
+        rows = SelectedTables(source, SelectedColumns.of(changefeed))
+        whole = with_whole_rows(feed(), messages_codec, changefeed, config.kafka, rows, lambda: schemas.after_ts)
         opened.append(with_hidden_ddls(whole, changefeed, config.source, schemas) if hidden else whole)
         return opened[-1]
 
     still_because = lambda: opened[-1].still_because() if opened else ""  # noqa: E731 - as short as it is used
-    return Brought(CodecWithCuts(codec) if hidden else codec, schemas, opening, still_because, place)
+    return Brought(CodecWithCuts(codec, all_hidden=routed) if hidden else codec, schemas, opening, still_because, place)
 
 
 def schemas_of(
-    source: TidbSchemas,
+    source: TablesAndRows,
     scope: LiveScope,
     changefeed: Changefeed,
     note: Note,
@@ -93,9 +104,12 @@ def schemas_of(
 
     def narrow(tables: Mapping[TableName, TableSchema]) -> Mapping[TableName, TableSchema]:
         check_suitable(changefeed, tables)  # a setting can be wrong for a table that has just come
-        return scope.follow(changefeed, tables)
+        carried = scope.follow(changefeed, tables)
+        return {name: replace(table, feed_name=routes.feed_name(name)) for name, table in carried.items()}
 
-    return FollowedSchemas(source, narrow=narrow, note=note, from_now=from_now)
+    routes = TableRoutes.of(changefeed)
+    selected = SelectedTables(source, SelectedColumns.of(changefeed))
+    return FollowedSchemas(selected, narrow=narrow, note=note, from_now=from_now)
 
 
 def with_whole_rows(
@@ -105,7 +119,9 @@ def with_whole_rows(
     if not may_have_large_rows(changefeed):
         return feed
     keys = KeyRows(codec.name, rows, ServerZone(settings.server_tz))
-    ways: dict[type[Claim] | type[KeyAlone], Fetch] = {KeyAlone: keys}
+    ways: dict[type[Claim] | type[KeyAlone], Fetch] = {}
+    if not TableRoutes.of(changefeed).routes:  # else its message has another table's name
+        ways[KeyAlone] = keys
     if (folder := claims_folder(changefeed, settings)) is not None:
         ways[Claim] = ClaimFiles(codec, folder, raw=has_raw_claims(changefeed))
     return WithWholeRows(feed, cast(CodecWithParts, codec), ways, after_ts=after_ts, end=keys.close)
@@ -132,7 +148,9 @@ def claims_folder(changefeed: Changefeed, settings: KafkaSection) -> Folder | No
 
 
 def with_hidden_ddls(feed: NotifyingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:
-    """For a changefeed whose filter leaves DDLs out. Raises FeedUnsuitable for a filter that is not understood."""
+    """For a changefeed whose filter omits DDLs, or that sends tables under other names. Raises FeedUnsuitable for a filter that is not
+    understood."""
     rules, carried = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture), FilterRules.of(changefeed).has
+    hides = may_change_rows if TableRoutes.of(changefeed).routes else rules.may_hide
     history = DdlHistory(source, lambda ddl: bool(names_of(ddl, carried)))
-    return WithHiddenDdls(feed, history, begins=lambda: schemas.known_ts, carried=carried, hides=rules.may_hide)
+    return WithHiddenDdls(feed, history, begins=lambda: schemas.known_ts, carried=carried, hides=hides)

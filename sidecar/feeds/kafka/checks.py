@@ -48,6 +48,7 @@ from sidecar.shared.process.checks import (
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
 from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of, kafka_place
 from sidecar.shared.ticdc.event_filter import FilterRules
+from sidecar.shared.ticdc.table_routes import TableRoutes
 from sidecar.shared.ticdc.topics import marked_topics, written_topics
 from sidecar.shared.ticdc.topics import topics as topics_of
 
@@ -224,7 +225,10 @@ def _messages(it: CheckResult) -> Checking[Tail]:
     cluster, partitions = it[KAFKA], it[TOPICS]
     feed = _feed(it)
     it.opened.callback(feed.close)
-    tail = Tail(feed, of_whole_rows(_codec(it[CHANGEFEED]), it[CHANGEFEED]), kept_tables=_with_times(it.get(TABLES, {})))
+    carried, routes = it.get(TABLES, {}), TableRoutes.of(it[CHANGEFEED])
+    names = {routes.target(name): name for name in (*carried, MARK_TABLE)}
+    codec = of_whole_rows(_codec(it[CHANGEFEED]), it[CHANGEFEED])
+    tail = Tail(feed, codec, kept_tables=_with_times(carried), names=names)
     whole = tail.look_back(cluster.available(partitions), timeout_s=LOOK_BACK_S)
     tail.begin(cluster.available(partitions))
     cut = "" if whole else f" (as many as came in {LOOK_BACK_S:.0f} s)"

@@ -29,9 +29,12 @@ Bounds = Mapping[PartitionKey, tuple[int, int]]
 
 class Tail:
     """`resolved` has the last resolved mark of each lane since `begin`; `marks` the commit_ts of each watermark row by uuid;
-    `changes` the newest rows of `kept_tables`, oldest first; `tables` every table that a row was of."""
+    `changes` the newest rows of `kept_tables`, oldest first; `tables` every table that a row was of. `names`: TiDB's, of tables that the
+    feed calls otherwise."""
 
-    def __init__(self, feed: Feed, codec: Codec, *, kept_tables: frozenset[TableName]) -> None:
+    def __init__(
+        self, feed: Feed, codec: Codec, *, kept_tables: frozenset[TableName], names: Mapping[TableName, TableName] | None = None
+    ) -> None:
         self.codec = codec
         self.resolved: dict[Lane, CommitTs] = {}
         self.marks: dict[str, CommitTs] = {}
@@ -40,6 +43,7 @@ class Tail:
         self.messages = 0
         self._feed = feed
         self._kept_tables = kept_tables
+        self._names = names or {}
 
     def lanes(self) -> frozenset[Lane]:
         return self._feed.lanes()
@@ -90,6 +94,7 @@ class Tail:
 
     def _note(self, change: Change) -> None:
         name = TableName(change.schema, change.table)
+        name = self._names.get(name, name)
         if name == MARK_TABLE:
             mark = self.codec.mark(change)
             if mark is not None:
@@ -97,7 +102,7 @@ class Tail:
             return
         self.tables.add(name)
         if name in self._kept_tables:
-            self.changes.append(change)
+            self.changes.append(change._replace(schema=name.schema, table=name.table))
 
 
 def _lane(key: PartitionKey) -> Lane:

@@ -83,6 +83,8 @@ class _Table(msgspec.Struct):
     layout: str = ""
     definition: _Definition | None = None
     former: tuple[int, str, int] | None = None
+    omitted: tuple[_Column, ...] = ()
+    feed_name: tuple[str, str] | None = None
 
 
 _tables_of = msgspec.json.Decoder(list[_Table]).decode
@@ -100,12 +102,14 @@ def schemas_to_json(schemas: dict[TableName, TableSchema]) -> bytes:
                 "schema": table.name.schema,
                 "table": table.name.table,
                 "key": table.key,
-                "columns": [(c.name, c.kind, c.nullable, c.length, c.scale, c.elements) for c in table.columns],
+                "columns": list(map(_column_fields, table.columns)),
                 "ids": (table.table_id, *table.physical_ids),
                 "layout": table.layout,
             }
             | ({} if table.definition is None else {"definition": _definition_fields(table.definition)})
             | ({} if table.former is None else {"former": table.former})
+            | ({"omitted": list(map(_column_fields, table.omitted))} if table.omitted else {})
+            | ({} if table.feed_name is None else {"feed_name": table.feed_name})
             for _, table in sorted(schemas.items())
         ]
     )
@@ -120,17 +124,27 @@ def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]
     tables = [
         TableSchema(
             TableName(table.schema, table.table),
-            tuple(Column(c.name, c.kind, c.nullable, c.length, c.scale, c.elements) for c in table.columns),
+            tuple(map(_column, table.columns)),
             table.key,
             table.ids[0],
             table.ids[1:],
             table.layout,
             None if table.definition is None else _definition(table.definition),
             None if table.former is None else PreviousLayout(*table.former),
+            tuple(map(_column, table.omitted)),
+            None if table.feed_name is None else TableName(*table.feed_name),
         )
         for table in results
     ]
     return {table.name: table for table in tables}
+
+
+def _column_fields(one: Column) -> tuple[Any, ...]:
+    return one.name, one.kind, one.nullable, one.length, one.scale, one.elements
+
+
+def _column(value: _Column) -> Column:
+    return Column(value.name, value.kind, value.nullable, value.length, value.scale, value.elements)
 
 
 def _definition_fields(definition: TableDefinition) -> tuple[Any, ...]:

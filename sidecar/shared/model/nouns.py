@@ -283,6 +283,11 @@ class TableSchema:
     name; 0 and empty where the source does not tell them. `layout` is what decoding raw key-values needs besides (rowcodec/kv_layout.py),
     empty for feeds that name their columns. `definition` is None where the log does not have it: one of 0.3.0 and before.
 
+    `omitted`: public columns in table order that the feed does not carry (ticdc/selected_columns.py). They are columns only for who reads
+    the table in TiDB.
+
+    `feed_name`: what the feed calls it, where that is another name (ticdc/table_routes.py); else None.
+
     It has a `PreviousLayout` in a feed whose rows name the schema version that they were written under (TiDB-Binlog); else None.
     """
 
@@ -294,14 +299,19 @@ class TableSchema:
     layout: str = ""
     definition: TableDefinition | None = None
     former: PreviousLayout | None = None
+    omitted: tuple[Column, ...] = ()
+    feed_name: TableName | None = None
 
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
     def undefined(self) -> TableSchema:
         """Without what may differ while the table is the same. A definition says nothing of what the feed's rows are: it may come to be
-        known, or change by an index. What rows were written under before is forgotten some time after the table was changed."""
-        return self if self.definition is None and self.former is None else replace(self, definition=None, former=None)
+        known, or change by an index. What rows were written under before is forgotten some time after the table was changed. What the feed
+        calls a table is no part of it."""
+        if self.definition is None and self.former is None and self.feed_name is None:
+            return self
+        return replace(self, definition=None, former=None, feed_name=None)
 
 
 def carried(tables: Mapping[TableName, TableSchema]) -> tuple[TableName, ...]:

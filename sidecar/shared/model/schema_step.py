@@ -10,7 +10,8 @@ A table is followed by its id, or by its name where the source has no ids. Ids i
 partition was added) or fewer (one was dropped) leave the other rows where they were. Other ids (TRUNCATE, EXCHANGE, another
 partitioning, DROP and CREATE) may hold rows for which the feed has no change, so the table is read again.
 
-New columns need no other read: the consumer carries out the DDL on the rows it has, as TiCDC's own consumers do.
+New columns need no other read: the consumer carries out the DDL on the rows it has, as TiCDC's own consumers do. But a column that the
+changefeed omitted before (TableSchema.omitted) has values in rows that are not new: the table is read again.
 
 Some DDLs rewrite a table's rows, in other columns or under other partitions. Beside them TiCDC itself sends wrong rows, or none
 (deploy/KV.md). Over Kafka nobody can be right meanwhile. Such a DDL is reported, and where the operator wants it a dump reads the table
@@ -86,7 +87,16 @@ def own_name(ddl: Ddl, *versions: Tables) -> TableName:
 def _same_rows(old: TableSchema, new: TableSchema) -> bool:
     ids, ids_now = set(old.physical_ids), set(new.physical_ids)
     added_or_dropped = bool(ids and ids_now) and (ids <= ids_now or ids_now <= ids)
-    return key_columns(old) == key_columns(new) and (ids == ids_now or added_or_dropped)
+    return key_columns(old) == key_columns(new) and (ids == ids_now or added_or_dropped) and not revealed(old, new)
+
+
+def revealed(old: TableSchema, new: TableSchema) -> frozenset[str]:
+    """Columns that the table has and had not, and that may be one that was omitted: by its own name, or by another one where a column
+    that was omitted is there no more. A DDL that drops the one and adds the other looks the same."""
+    was, omitted = set(old.column_names()), {one.name for one in old.omitted}
+    came = frozenset(new.column_names()) - was
+    gone = omitted - {one.name for one in new.omitted}
+    return came if gone else frozenset()
 
 
 # ---- rows that were rewritten --------------------------------------------------------------------------------------
@@ -184,10 +194,10 @@ def rewritten(before: Tables, after: Tables, ddls: Collection[Ddl]) -> tuple[Tab
 
 
 def _other_columns(old: TableSchema, new: TableSchema) -> bool:
-    """One of them holds its values in another way; labels that are added at the end leave all others as they are."""
+    """One of them holds its values in another way, or was omitted; labels that are added at the end leave all others as they are."""
     then = {column.name: column for column in old.columns}
     both = [(then[column.name], column) for column in new.columns if column.name in then]
-    return any(
+    return bool(revealed(old, new)) or any(
         (was.kind, was.length, was.scale) != (now.kind, now.length, now.scale) or now.elements[: len(was.elements)] != was.elements
         for was, now in both
     )

@@ -144,15 +144,19 @@ def read_ids(session: MysqlSession, table: TableName | None = None, *, types: st
 
 
 def has_columns_of(session: MysqlSession, schema: TableSchema) -> bool:
-    """Whether SQL shows exactly the columns of `schema` at this moment. One query. Raises pymysql's errors."""
+    """Whether SQL shows exactly the columns of `schema` at this moment, besides those that it omits, whatever these are like. One
+    query. Raises pymysql's errors."""
     scope, values = _scope(schema.name)
     json_columns: frozenset[tuple[TableName, str]] = frozenset()
     if session.flavour is Flavour.MARIADB:
         json_columns = frozenset((schema.name, column.name) for column in schema.columns if column.kind == "json")
     try:
-        there = _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns, shows=_shows(session))
         shows = _shows(session)
-        return there == tuple(replace(one, elements=labels(shown(one.elements, shows), shows)) for one in schema.columns)
+        every = _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns, shows=shows)
+        omitted = {one.name for one in schema.omitted}
+        there = tuple(one for one in every if one.name not in omitted)
+        as_shown = tuple(replace(one, elements=labels(shown(one.elements, shows), shows)) for one in schema.columns)
+        return there == as_shown and len(every) == len(there) + len(omitted)
     except FeedUnsuitable:
         return False  # of a type that the schema cannot have
 

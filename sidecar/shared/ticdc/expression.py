@@ -58,8 +58,9 @@ class FilterExpression:
         return cls(schema, in_text)
 
     def columns(self) -> dict[int, Column]:
-        """The tokens that name a column of the table. Raises NotAnExpression for one that is qualified by anything but its table."""
-        by_name = {column.name.lower(): column for column in self.schema.columns}
+        """The tokens that name a column of the table in TiDB, which TiCDC's filter sees whole. Raises NotAnExpression for one that is
+        qualified by anything but its table."""
+        by_name = {column.name.lower(): column for column in (*self.schema.columns, *self.schema.omitted)}
         columns = {}
         for at in range(len(self.tokens)):
             if self._is_name(at) and (column := by_name.get(self.tokens[at].name.lower())):

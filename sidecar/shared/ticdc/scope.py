@@ -11,6 +11,7 @@ from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.event_filter import FilterRules, LeftOut, Through, dump_scope
 from sidecar.shared.ticdc.hidden_changes import Explanation, explanations
+from sidecar.shared.ticdc.table_routes import TableRoutes
 
 
 class LiveScope:
@@ -20,6 +21,7 @@ class LiveScope:
         self._server_tz = server_tz
         self._through: dict[TableName, Through | LeftOut] = {}
         self._explanations: dict[TableName, tuple[Explanation, ...]] = {}
+        self._omitted: dict[TableName, frozenset[str]] = {}
         self._rules: FilterRules | None = None
         self.warnings: tuple[str, ...] = ()
 
@@ -31,6 +33,7 @@ class LiveScope:
         self._explanations = {
             table: explanations(rules, table, key=schema.key, skipped_transactions=skipped) for table, schema in schemas.items()
         }
+        self._omitted = {table: frozenset(one.name for one in schema.omitted) for table, schema in schemas.items()}
         self._through, self._rules, self.warnings = dict(scope.tables), rules, scope.warnings
         return {table: schema for table, schema in schemas.items() if table == MARK_TABLE or rules.has(table)}
 
@@ -53,7 +56,12 @@ class LiveScope:
         """What of the filter can make a sink's rows of `table` differ from the source's, and be right."""
         return self._explanations.get(table, ())
 
+    def omits(self, table: TableName) -> frozenset[str]:
+        """Columns of it that no row in the feed has, by TiDB's names."""
+        return self._omitted.get(table, frozenset())
+
 
 def ddls_hidden(changefeed: Changefeed) -> bool:
-    """Whether the changefeed's filter leaves DDLs out of the feed, of tables that there are or that may come. Raises FeedUnsuitable."""
-    return bool(changefeed.filter.ignore_txn_start_ts) or FilterRules.of(changefeed).hides_ddls()
+    """Whether DDLs of tables that there are or that may come do not come by the feed, or under other names. Raises FeedUnsuitable."""
+    omitted = bool(changefeed.filter.ignore_txn_start_ts) or FilterRules.of(changefeed).hides_ddls()
+    return omitted or bool(TableRoutes.of(changefeed).routes)

@@ -2,9 +2,8 @@
 
 - Judged from the definition alone, all of it at once: an operator mends a changefeed in one go. What only a look at Kafka or
   TiDB shows (partitions without marks, rights, the watermark table) is not known here.
-- A dump needs commit_ts and resolved marks (the protocol), whole rows (no large-message options, no column selectors on what
-  is replicated, whole old images), names as in the source (no table routing), and a feed that holds every change of the rows that
-  it sends (no omitted transactions).
+- A dump needs commit_ts and resolved marks (the protocol), whole old images, the handle key of each row (selected_columns.py), a name of
+  its own for each table (table_routes.py), and a feed that holds every change of the rows that it sends (no omitted transactions).
 - A dump needs no watermark row: where `no_marks` says why none can come, dumps have snapshot brackets.
 - Fine, and so not in the list: any dispatch by partition (rows are ordered by commit_ts), raw change events, several topics,
   compression by Kafka's own codec, integrity checksums, tables across nodes, states `pending` and `warning` (TiCDC tries again).
@@ -14,9 +13,8 @@ Source: facts of pingcap/tiflow pkg/config, pkg/sink/codec, cdc/model/changefeed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
 from sidecar.shared.errors import FeedUnsuitable, with_hint
@@ -26,6 +24,8 @@ from sidecar.shared.ticdc.changefeed_info import codec_settings, files_of_csv
 from sidecar.shared.ticdc.csv_dialect import csv_dialect
 from sidecar.shared.ticdc.event_filter import FilterRules, dump_scope, mark_table_problem
 from sidecar.shared.ticdc.large_rows import CLAIM_CHECK, KEYS_ALONE, large_rows_option
+from sidecar.shared.ticdc.selected_columns import SelectedColumns
+from sidecar.shared.ticdc.table_routes import TableRoutes
 from sidecar.shared.ticdc.table_rules import compiled
 from sidecar.shared.ticdc.topics import topic_of
 
@@ -48,9 +48,10 @@ _STATES = {
 }
 _RUNNING = frozenset({"normal", "pending", "warning", UNKNOWN})
 
+_OF_A_MARK = ("changefeed_id", "unique_identifier", "event_type")
+"""Columns of the watermark table without which no codec reads a mark."""
+
 _Schemas = Mapping[TableName, TableSchema]
-_Known = Mapping[TableName, TableSchema] | Mapping[TableName, None] | None
-"""Tables with their columns, or without, or no list of tables at all."""
 
 
 def problems_of_key_values(changefeed: Changefeed) -> list[Problem]:
@@ -205,8 +206,9 @@ def no_marks(changefeed: Changefeed, *, encoded: bool) -> str:
             return with_hint(*problem)
         if changefeed.sink.scheme in KAFKA_SCHEMES:
             topic_of(changefeed, changefeed.sink.path, MARK_TABLE)
-        for one in chain(_of_routing(changefeed, {MARK_TABLE: None}), _of_selectors(changefeed, {MARK_TABLE: None})):
-            return with_hint(f"{one.setting}: {one.what}", one.hint)
+        selector = SelectedColumns.of(changefeed).selector(MARK_TABLE)
+        if selector is not None and (lost := [column for column in _OF_A_MARK if not selector.has(column)]):
+            return with_hint(f"{selector.setting}: {MARK_TABLE} comes without {', '.join(lost)}", f"add !{MARK_TABLE} to its matcher")
     except FeedUnsuitable as error:
         return with_hint(error.message, error.hint)
     return ""
@@ -230,8 +232,8 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
         tables = (
             None if schemas is None else {name: schema for name, schema in schemas.items() if name != MARK_TABLE and rules.matches(name)}
         )
-        yield from _of_routing(changefeed, tables)
-        yield from _of_selectors(changefeed, tables)
+        yield from _of_routing(changefeed, tables or {})
+        yield from _of_selectors(changefeed, tables or {})
         dump_scope(changefeed, tables or {})
     except FeedUnsuitable as error:
         yield Problem("filter, sink.dispatchers, sink.column-selectors", error.message, error.hint)
@@ -242,44 +244,21 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
         yield Problem("force-replicate", what, "set it to false, or exclude tables without a key by filter.rules")
 
 
-def _of_routing(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
-    for number, dispatcher in enumerate(changefeed.dispatchers, 1):
-        if not dispatcher.target_schema and not dispatcher.target_table:
-            continue
-        setting = f"sink.dispatchers number {number}, target-schema and target-table"
-        matcher = compiled(setting, dispatcher.matcher, case_sensitive=changefeed.filter.case_sensitive)
-        if tables is None or any(map(matcher.matches, tables)):
-            yield Problem(setting, "rows are sent under another table's name than the source's", "take them out: tables keep their names")
+def _of_routing(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem]:
+    routes = TableRoutes.of(changefeed)
+    sent = (name for name, schema in schemas.items() if schema.key)
+    for target, one, other in routes.conflicts({MARK_TABLE, *sent}):
+        what = f"{one} and {other} are both sent as {target}: no row says of which it is"
+        yield Problem("sink.dispatchers, target-schema and target-table", what, "let each table have a target of its own")
+    if routes.routes and large_rows_option(changefeed) == KEYS_ALONE:
+        what = "rows that are larger than a message are read from TiDB by the name in their message, which is another table's name there"
+        yield Problem("large-message-handle-option", what, f'set it to "{CLAIM_CHECK}", or take target-schema and target-table out')
 
 
-def _of_selectors(changefeed: Changefeed, tables: _Known) -> Iterator[Problem]:
-    """The first selector that has a table decides. Without schemas it is enough that one leaves columns out."""
-    sensitive = changefeed.filter.case_sensitive
-    selectors = [
-        (
-            f"sink.column-selectors number {number}",
-            compiled(f"sink.column-selectors number {number}", one.matcher, case_sensitive=sensitive),
-            compiled(f"sink.column-selectors number {number}", _as_table_rules(one.columns), case_sensitive=False),
-            one.columns,
-        )
-        for number, one in enumerate(changefeed.column_selectors, 1)
-    ]
-    hint = 'take the selector out, or make its columns ["*"]'
-    for setting, _, _, columns in selectors:
-        if tables is None and columns != ("*",):
-            yield Problem(setting, "rows in the feed lack columns that the dump's rows have", hint)
-    for name, schema in (tables or {}).items():
-        match = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
-        if match is None or match[2] == ("*",):
-            continue
-        setting, kept, _ = match
-        lost = [one.name for one in schema.columns if not kept.matches(TableName("column", one.name))] if schema else ["columns"]
-        if lost:
-            key = ", some of its key" if schema and not set(lost).isdisjoint(schema.key) else ""
-            yield Problem(setting, f"rows of {name} come without {', '.join(lost)}{key}", hint)
-
-
-def _as_table_rules(columns: Iterable[str]) -> list[str]:
-    """A column rule is the right half of a table rule; TiCDC compares columns without case."""
-    rules = [rule for column in columns if (rule := column.strip()) and not rule.startswith("#")]
-    return [f"!column.{rule[1:]}" if rule.startswith("!") else f"column.{rule}" for rule in rules]
+def _of_selectors(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem]:
+    selected = SelectedColumns.of(changefeed)
+    for name, schema in schemas.items():
+        selector = selected.selector(name)
+        if selector is not None and (lost := [column for column in schema.key if not selector.has(column)]):
+            what = f"rows of {name} come without {', '.join(lost)}, of its handle key: nobody can tell them apart"
+            yield Problem(selector.setting, what, "let the selector's columns have the primary key, or the unique key in its place")

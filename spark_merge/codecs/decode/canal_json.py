@@ -18,7 +18,7 @@ import msgspec
 from sidecar.shared.columns.canal_json import texts
 from sidecar.shared.columns.values import shown
 from sidecar.shared.model.nouns import Kind, TableSchema
-from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
+from spark_merge.codecs.decode.row_types import RowParser, carried, field_names, row_parser
 from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
 
 __all__ = ["cells", "texts"]
@@ -144,9 +144,8 @@ def _is_one_object(value: Any) -> bool:
 def _whole_row(number: int, event: dict[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
     nulls = dict.fromkeys(schema.column_names())
     data, old, types = event["data"][0], event["old"][0] if event.get("old") else None, event["mysqlType"]
-    if not whole:
-        data, types = ({name: value for name, value in image.items() if name in nulls} for image in (data, types))
-        old = None if old is None else {name: value for name, value in old.items() if name in nulls}
+    data, types = (carried(image, schema, whole=whole) for image in (data, types))
+    old = None if old is None else carried(old, schema, whole=whole)
     for part, image in (("data", data), ("old", old or {}), ("mysqlType", types)):
         _refuse_cells(number, part, image, nulls)
     of_key_alone = event["type"] == "DELETE" and set(data) == set(schema.key)

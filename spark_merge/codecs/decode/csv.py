@@ -1,7 +1,8 @@
 """Rows of TiCDC's storage sink in csv (sidecar/shared/codecs/csv.py): texts in the order of the file's columns.
 
 `columns` are the schema file's. A row has a value for each but the virtual generated ones, which TableSchema omits. So what `columns` has
-of the schema must be the whole schema in its order, and each row as long as it: rows of a table that has changed are refused.
+of the schema must be the whole schema in its order, and each row as long as it: rows of a table that has changed are refused. A row may
+have a value of each column that the schema omits, too: not every TiCDC does so (sidecar/shared/ticdc/selected_columns.py).
 
 Values are canal-json's texts but for enum and set, which are labels, and binary, which is base64 or hex.
 Source: pingcap/ticdc pkg/sink/codec/csv/csv_message.go (fromColValToCsvVal, shouldEncodeColumn), pkg/cloudstorage/schema_file.go.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -47,16 +48,16 @@ def cells(values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -
     before: list[int] = []
     after: list[int] = []
     binaries = [place for place, column in enumerate(schema.columns) if column.kind == "binary"]
-    places: dict[tuple[str, ...], list[int]] = {}
+    places: dict[tuple[str, ...], _Places] = {}
     for number, value in enumerate(values):
         row = _parsed(number, value)
         if row.columns not in places:
-            places[row.columns] = _places(number, row.columns, schema)
+            places[row.columns] = _places(number, row.columns, schema, whole=whole)
         is_delete = row.type == "DELETE"
         after.append(NO_IMAGE if is_delete else len(images))
         before.append(len(images) if is_delete else NO_IMAGE if row.old is None else len(images) + 1)
         for image in (*row.data, *(row.old or ())):
-            cells_of_image = image if len(image) == len(schema.columns) else _picked(number, image, row, places[row.columns], whole=whole)
+            cells_of_image = image if len(image) == len(schema.columns) else _picked(number, image, row, places[row.columns])
             if binaries:
                 cells_of_image = _with_bytes(number, cells_of_image, row, schema, binaries)
             images.append(cells_of_image)
@@ -73,9 +74,17 @@ def _parsed(number: int, value: bytes) -> _CsvRow:
     return row
 
 
-def _places(number: int, names: Sequence[str], schema: TableSchema) -> list[int]:
-    """Of the schema's columns among the file's. Raises RowUnusable if they are not all there in the schema's order."""
-    known = schema.column_names()
+class _Places(NamedTuple):
+    """Where the schema's columns are in a row of `width` values."""
+
+    width: int
+    places: Sequence[int]
+
+
+def _places(number: int, names: Sequence[str], schema: TableSchema, *, whole: bool) -> _Places:
+    """Of a row that has more than the schema. `names`: the file's. Raises RowUnusable if the schema's are not all among them in their
+    order."""
+    known, omitted = schema.column_names(), {one.name for one in schema.omitted}
     common = [name for name in names if name in known]
     if common != list(known):
         missing = next((name for name in known if name not in common), None)
@@ -83,14 +92,15 @@ def _places(number: int, names: Sequence[str], schema: TableSchema) -> list[int]
             f"column {missing} is in the schema and not in the file's" if missing else f"the file's columns are {common}, in another order"
         )
         raise schema_differs(number, what)
-    return [place for place, name in enumerate(names) if name in known]
+    in_rows = [name for name in names if name in known or name in omitted or not whole]
+    return _Places(len(in_rows), [place for place, name in enumerate(in_rows) if name in known])
 
 
-def _picked(number: int, image: Texts, row: _CsvRow, places: Sequence[int], *, whole: bool) -> Texts:
-    if whole or len(image) != len(row.columns):
-        what = f"the row has {len(image)} values, and the schema {len(places)} of the file's {len(row.columns)} columns"
+def _picked(number: int, image: Texts, row: _CsvRow, there: _Places) -> Texts:
+    if len(image) != there.width:
+        what = f"the row has {len(image)} values, and the schema {len(there.places)} of the file's {len(row.columns)} columns"
         raise schema_differs(number, what)
-    return [image[place] for place in places]
+    return [image[place] for place in there.places]
 
 
 def _with_bytes(number: int, image: Texts, row: _CsvRow, schema: TableSchema, binaries: Sequence[int]) -> list[Any]:

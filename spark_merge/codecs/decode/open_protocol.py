@@ -22,7 +22,7 @@ from sidecar.shared.columns.open_protocol import BINARY_FLAG, CELLS, texts
 from sidecar.shared.columns.values import shown
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import Kind, TableSchema
-from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
+from spark_merge.codecs.decode.row_types import RowParser, carried, field_names, row_parser
 from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
 
 __all__ = ["cells", "texts"]
@@ -90,10 +90,7 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowPars
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
         if not isinstance(content, dict) or not all(part in ("u", "p", "d") and isinstance(image, dict) for part, image in content.items()):
             raise unreadable(number, f"the value is not a row of open-protocol: {shown(value)}") from refusal
-        if not whole:
-            known = frozenset(schema.column_names())
-            content = {part: {name: cell for name, cell in image.items() if name in known} for part, image in content.items()}
-        images = {part: _whole_image(number, part, image, schema) for part, image in content.items()}
+        images = {part: _whole_image(number, part, carried(image, schema, whole=whole), schema) for part, image in content.items()}
         for part, image in images.items():
             _refuse_cell(number, part, image, schema)
         return parser.convert(images)

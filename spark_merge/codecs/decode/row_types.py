@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from sidecar.shared.model.nouns import TableSchema
+
 _NO_FIELD = re.compile(r'["\\\x00-\x1f\x7f]')
 
 InImages = Callable[[Any, Callable[[Any], Any]], Any]
@@ -48,3 +50,10 @@ def row_parser(row: Any, columns: Sequence[str], in_images: InImages) -> RowPars
         return msgspec.convert(in_images(value, renamed), row)
 
     return RowParser(lambda value: convert(msgspec.json.decode(value)), convert)
+
+
+def carried(image: Mapping[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
+    """Without the columns that the schema omits: not every TiCDC does so (sidecar/shared/ticdc/selected_columns.py). `whole` False:
+    without all that it does not have."""
+    known, omitted = set(schema.column_names()), {one.name for one in schema.omitted}
+    return {name: cell for name, cell in image.items() if name in known or (whole and name not in omitted)}

@@ -18,7 +18,7 @@ from sidecar.shared.columns.simple import SimpleTimestamp, texts
 from sidecar.shared.columns.values import shown
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import TableSchema
-from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
+from spark_merge.codecs.decode.row_types import RowParser, carried, field_names, row_parser
 from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
 
 __all__ = ["cells", "texts"]
@@ -115,9 +115,9 @@ def _is_row(value: Any) -> bool:
 
 
 def _whole_image(number: int, part: str, event: dict[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
-    image, kinds = event[part], {column.name: column.kind for column in schema.columns}
+    image, kinds = carried(event[part], schema, whole=whole), {column.name: column.kind for column in schema.columns}
     unknown = next((name for name in image if name not in kinds), None)
-    if unknown is not None and whole:
+    if unknown is not None:
         raise schema_differs(number, f"column {unknown} is in the row ({part}) and not in the schema")
     missing = next((name for name in kinds if name not in image), None)
     if missing is not None and not (event["type"] == "DELETE" and set(image) == set(schema.key)):

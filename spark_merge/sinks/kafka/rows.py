@@ -1,5 +1,6 @@
 """Rows to messages: TiCDC's own bytes where the log has them in the output's protocol, all others encoded. So are rows that were read from
-TiDB for their message had the key alone (sidecar/feeds/encoded/read_rows.py): they have a form of their own in a log of any protocol.
+TiDB for their message had the key alone (sidecar/feeds/encoded/read_rows.py): they have a form of their own in a log of any protocol. So
+are those of a table that the changefeed sends under another name, or without some of its columns: its bytes may have the one or the others.
 
 An update that TiCDC sends as two rows is two messages here too: codecs/encode/split.py.
 """
@@ -32,7 +33,8 @@ class WrittenRows(NamedTuple):
 
 def of_log(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str) -> WrittenRows:
     """Of RAW_CHANGES in order, whose messages are of `codec`; masked ones come without (spark_merge/masks/rows.py). Raises as `encoded`."""
-    if codec != protocol or "message_value" not in changes.column_names:
+    has_own_bytes = codec == protocol and "message_value" in changes.column_names
+    if not has_own_bytes or schema.omitted or schema.feed_name is not None:
         return encoded(changes, schema, encoder, protocol, codec=codec)
     read = changes.filter(pc.starts_with(changes["message_value"], READ_ROW_HEAD))["ordinal"]
     if not len(read):

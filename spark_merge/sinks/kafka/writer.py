@@ -4,7 +4,7 @@
 
 What `settle` and the slot wait for: write_modes.py.
 
-- Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded, those with masked columns too.
+- Live rows in the output's own protocol are the bytes that TiCDC sent, but for some (rows.py); all others are encoded.
 - A row that is larger than a message is in a file, or ends the task before any row of its source transaction is written (large_rows.py).
 - A header (HEADER) says where a record is from. Consumers that do not know it ignore it.
 """

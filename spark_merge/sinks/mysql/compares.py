@@ -147,9 +147,11 @@ def _compared(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) ->
 
 
 def _unique_keys(schema: TableSchema, definition: TableDefinition) -> list[UniqueKey]:
+    """Of columns that the changefeed carries: the others have one value in all rows of the target."""
     keys: list[UniqueKey] = [dict.fromkeys(map(lowered, schema.key), -1)]
+    carried = {one.name for one in definition.columns}
     for index in definition.indexes:
-        if index.unique and not any(part.expression for part in index.parts):
+        if index.unique and all(part.column in carried for part in index.parts):
             keys.append({lowered(part.column): part.length for part in index.parts})
     return keys
 

@@ -81,7 +81,7 @@ def _make(session: PictureSession, schema: TableSchema, routes: Routes, server: 
             hint="make it at the target by hand and remove `create-tables`; a log that this version begins has it",
         )
     there = _columns(session, target)
-    made, definition = None, _without_formulas(schema.definition, dialect)
+    made, definition = None, _without_formulas(_carried(schema, schema.definition), dialect)
     shows = Shows.TIDB if dialect is Flavour.TIDB else Shows.MYSQL
     known = [_with_labels(schema, definition, lambda labels: shown(labels, shows))]
     definition = made_table(definition, dialect, by_bytes=not definition.new_collation and not server.by_bytes)
@@ -118,6 +118,14 @@ def _possible(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
     if dialect is not Flavour.MARIADB:
         return definition
     return replace(definition, indexes=tuple(index for index in definition.indexes if not any(part.expression for part in index.parts)))
+
+
+def _carried(schema: TableSchema, definition: TableDefinition) -> TableDefinition:
+    """The definition without indexes of columns that the changefeed omits. An expression may be over one of them."""
+    if not schema.omitted:
+        return definition
+    there = {one.name for one in definition.columns}
+    return replace(definition, indexes=tuple(index for index in definition.indexes if all(part.column in there for part in index.parts)))
 
 
 def _without_formulas(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
@@ -209,7 +217,12 @@ def _columns(session: PictureSession, name: TableName) -> list[_Column]:
 def _compare(
     session: PictureSession, schema: TableSchema, known: list[TableDefinition], target: TableName, there: list[_Column], dialect: Flavour
 ) -> None:
-    """A column is as in one of `known`: the log's definition, and the one that is made of it, which comes last."""
+    """A column is as in one of `known`: the log's definition, and the one that is made of it, which comes last. Those that the changefeed
+    omits may be there, and generated ones over them."""
+    carried = {lowered(one.name) for one in known[-1].columns}
+    omitted = {lowered(one.name) for one in schema.omitted}
+    if omitted:
+        there = [one for one in there if lowered(one.name) in carried or not (lowered(one.name) in omitted or one.generated)]
     each = [_pairs(there, [_expected(column, dialect) for column in definition.columns]) for definition in known]
     differ = [
         f"{pairs[-1][0] or 'nothing'} and not {pairs[-1][1] or 'nothing'}"

@@ -145,7 +145,7 @@ class _Judge:
         """Of a new column; None: as the statement has it."""
         column, of_now = effect.column, _is_now(given, made)
         if effect.unknown:
-            if why := _unknown(column, given, made, of_now=of_now):
+            if why := "no statement has them" if effect.was_omitted else _unknown(column, given, made, of_now=of_now):
                 text = f"rows of {after.name} that were there have {effect.unknown} in the new column {column.name}, and {why}"
                 self._check_values(text, after, column)
             return None

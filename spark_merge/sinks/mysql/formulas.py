@@ -30,17 +30,18 @@ _BIGINT, _UNSIGNED = (-(1 << 63), (1 << 63) - 1), (0, (1 << 64) - 1)
 
 def plain_columns(definition: TableDefinition, flavour: Flavour) -> frozenset[str]:
     """The generated columns that the target is given as plain ones, folded: their values are in the feed."""
-    formulas = (_Formula(one, definition) for one in _stored(definition, flavour))
-    return frozenset(one.name for one in formulas if not (one.is_same() and one.fits()))
+    return frozenset(one.name for one in _judged(definition, flavour) if not (one.is_same() and one.fits()))
 
 
 def differing_columns(definition: TableDefinition, flavour: Flavour) -> frozenset[str]:
     """Those that may have other values than in the feed where the target generates them, folded."""
-    return frozenset(one.name for one in (_Formula(one, definition) for one in _stored(definition, flavour)) if not one.is_same())
+    return frozenset(one.name for one in _judged(definition, flavour) if not one.is_same())
 
 
-def _stored(definition: TableDefinition, flavour: Flavour) -> Iterable[ColumnDefinition]:
-    return () if flavour is Flavour.TIDB else (one for one in definition.columns if one.generated and one.stored)
+def _judged(definition: TableDefinition, flavour: Flavour) -> Iterable[_Formula]:
+    """Of the stored columns. TiDB has the result of each but those over a column that the changefeed omits."""
+    formulas = (_Formula(one, definition) for one in definition.columns if one.generated and one.stored)
+    return (one for one in formulas if flavour is not Flavour.TIDB or not one.has_columns())
 
 
 class _Span(NamedTuple):
@@ -66,12 +67,16 @@ class _Formula:
     def _signs(self) -> set[str]:
         return {one.text for one in self._used if one.kind == "sign"}
 
+    def has_columns(self) -> bool:
+        """Whether the table has each column that it names."""
+        return {*self._columns} <= self._types.keys()
+
     def is_same(self) -> bool:
         """Whether each server has the same result, where it has one: sums, differences and products of integers and decimals that are
         stored as such and are no longer than a DECIMAL of TiDB in between, and texts that are put together."""
         words = {one.value for one in self._used if one.kind == "word" and not self._is_column(one)}
         signs = self._signs()
-        if not {*self._columns} <= self._types.keys() or not signs <= _CERTAIN_SIGNS:
+        if not self.has_columns() or not signs <= _CERTAIN_SIGNS:
             return False
         if any(one.kind in ("invalid", "foreign") for one in self._used):
             return False

@@ -66,6 +66,35 @@ def test_a_table_of_key_values_is_the_one_that_sql_shows_whatever_its_labels_hol
     assert has_columns_of(cast(MysqlSession, WithLabels(shown)), table) is same
 
 
+class WithColumns:
+    """A TiDB with one table of these columns, integers."""
+
+    flavour = Flavour.TIDB
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def rows(self, _: str, __: object = None) -> Sequence[tuple[object, ...]]:
+        return tuple(("app", "t", name, "YES", "int", "int(11)", "", None, None, None, "") for name in self._names)
+
+
+@pytest.mark.parametrize(
+    ("shown", "same"),
+    [
+        (("id", "note", "paid"), True),
+        (("note", "id", "paid"), True),
+        (("id", "paid"), False),
+        (("id", "note", "paid", "more"), False),
+        (("id", "note", "more"), False),
+        (("paid", "note", "id"), False),
+    ],
+)
+def test_sql_shows_also_what_the_feed_does_not_carry_and_nothing_else(shown: tuple[str, ...], same: bool) -> None:
+    """A DDL of such a column comes by the feed like any other, and chunks wait for it."""
+    table = TableSchema(TABLE, (Column("id", "int"), Column("paid", "int")), (), omitted=(Column("note", "json"),))
+    assert has_columns_of(cast(MysqlSession, WithColumns(*shown)), table) is same
+
+
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

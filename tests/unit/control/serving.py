@@ -75,11 +75,12 @@ class Schemas:
 @dataclass(slots=True)
 class Filter:
     """`FeedScope`: its rules leave out schema `hidden`, an event filter `left`, and `predicates` narrow tables. `explained`:
-    of a table, what of the filter can make rows differ."""
+    of a table, what of the filter can make rows differ. `omitted`: columns that it does not carry, of any table."""
 
     predicates: Mapping[TableName, str] = field(default_factory=dict)
     left: frozenset[TableName] = frozenset()
     explained: Mapping[TableName, Sequence[Explanation]] = field(default_factory=dict)
+    omitted: frozenset[str] = frozenset()
 
     def has(self, table: TableName) -> bool:
         return table.schema != "hidden"
@@ -89,6 +90,9 @@ class Filter:
 
     def explains(self, table: TableName) -> Sequence[Explanation]:
         return self.explained.get(table, ())
+
+    def omits(self, table: TableName) -> frozenset[str]:
+        return self.omitted
 
 
 def _dump(*recovered: Progress) -> Dumps:

@@ -134,6 +134,12 @@ def test_a_table_is_narrowed_once(request_given: pb.StartRequest) -> None:
     assert resolved(request_given).refusals == ["shop.orders is narrowed twice: give it one --keys or one --where"]
 
 
+def test_nobody_asks_for_a_column_that_the_changefeed_omits() -> None:
+    request = pb.StartRequest(where=[where(ORDERS, "amount > 5")])
+    (refusal,) = resolved(request, feed=Filter(omitted=frozenset({"amount"}))).refusals
+    assert "has amount at character 1, which is neither a column of the table as the feed carries it" in refusal
+
+
 def test_a_predicate_too_long_to_go_into_every_select_is_refused() -> None:
     scope = resolved(pb.StartRequest(where=[where(ORDERS, "id > " + "1" * PREDICATE_BYTES_MAX)]))
     assert any("bytes of SQL" in refusal and str(ORDERS) in refusal for refusal in scope.refusals)

@@ -35,6 +35,11 @@ def test_what_is_refused_is_named_with_its_place() -> None:
         predicate("id = 1 or secret > 1", SCHEMA)
 
 
+def test_a_column_that_the_changefeed_leaves_out_is_none_though_the_source_has_it() -> None:
+    with pytest.raises(RefusedRequest, match="has secret at character 11"):
+        predicate("id = 1 or secret > 1", replace(SCHEMA, omitted=(Column("secret", "int"),)))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

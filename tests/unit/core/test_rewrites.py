@@ -45,6 +45,8 @@ CASES = {
     "truncated": (table(), table(T, number=2), "TRUNCATE TABLE t", False),
     "without a key": (replace(table(T, D), key=()), replace(table(T, replace(D, scale=4)), key=()), "", False),
     "renamed": (table(U, D), table(T, replace(D, scale=4)), "", True),
+    "carried, and omitted before": (replace(table(U), omitted=(D,)), table(T, D), "RENAME TABLE u TO t", True),
+    "omitted, and carried before": (table(U, D), replace(table(T), omitted=(D,)), "RENAME TABLE u TO t", False),
 }
 
 

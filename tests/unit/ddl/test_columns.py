@@ -225,6 +225,23 @@ def test_a_default_that_is_no_plain_literal_is_unknown(column: Column, definitio
     assert effect.unknown.startswith(why)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(table("a"), table("a", "b")), (table("a"), replace(table("a", "b"), name=TableName("s", "u")))],
+)
+def test_what_existing_rows_have_in_a_column_that_was_omitted_is_unknown_whatever_its_default(
+    before: TableSchema, after: TableSchema
+) -> None:
+    """By its own name, and by another one."""
+    for name in ("b", "c"):
+        hidden = replace(before, omitted=(Column(name, "int"),))
+        assert [(one.unknown, one.was_omitted) for one in column_effects(hidden, after, [])[2:]] == [
+            ("values that the changefeed omitted", True)
+        ]
+    beside = replace(before, omitted=(Column("c", "int"),)), replace(after, omitted=(Column("c", "int"),))
+    assert column_effects(*beside, [])[2].unknown == "", "it was added"
+
+
 def test_a_log_of_key_values_has_the_value_of_existing_rows() -> None:
     before = table(ids={})
     described = info(

@@ -170,7 +170,7 @@ def test_each_way_of_the_changes_reports_where_they_come_from(config: Config, mo
     by_tikv = msgspec.structs.replace(config, feed="tikv", tikv=TikvSection(pd=("pd1:2379", "pd2:2379")))
     assert made(by_tikv, changefeed())[0].place() == {"pd": "pd1:2379, pd2:2379"}
     mark_table = TableSchema(MARK_TABLE, (Column("id", "int", nullable=False),), ("id",))
-    monkeypatch.setattr(TidbSchemas, "tables", lambda *_: {MARK_TABLE: mark_table})
+    monkeypatch.setattr(TidbSchemas, "tables", lambda *_, **__: {MARK_TABLE: mark_table})
     sink_uri = "kafka://me:hunter2@k1:9092,k2:9092/orders?protocol=open-protocol&sasl-password=hunter2"
     brought, _ = made(msgspec.structs.replace(config, feed="kafka"), replace(changefeed(), sink_uri=sink_uri, protocol="open-protocol"))
     where = {"brokers": "k1:9092,k2:9092", "topics": "orders"}
@@ -199,7 +199,7 @@ def test_a_tikv_feed_that_does_not_move_says_what_it_waits_for(config: Config, m
 
 def test_a_kafka_feed_that_does_not_move_says_what_it_waits_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     mark_table = TableSchema(MARK_TABLE, (Column("id", "int", nullable=False),), ("id",))
-    monkeypatch.setattr(TidbSchemas, "tables", lambda *_: {MARK_TABLE: mark_table})
+    monkeypatch.setattr(TidbSchemas, "tables", lambda *_, **__: {MARK_TABLE: mark_table})
     monkeypatch.setattr(KafkaFeed, "still_because", lambda _: "waits for the source")
     of = replace(changefeed(), sink_uri="kafka://127.0.0.1:1/orders?protocol=open-protocol", protocol="open-protocol")
     brought, _ = made(msgspec.structs.replace(config, feed="kafka"), of)

@@ -93,6 +93,7 @@ schemas = st.dictionaries(
         texts,
         st.none() | definitions,
         st.none() | st.builds(PreviousLayout, numbers, texts, numbers),
+        st.lists(columns, max_size=2).map(tuple),
     ),
     max_size=3,
 ).map(lambda value: {name: TableSchema(name, *parts) for name, parts in value.items()})
@@ -141,6 +142,7 @@ def test_what_earlier_versions_did_not_write_has_its_default() -> None:
     table = {"schema": "s", "table": "t", "key": ["id"], "columns": [["id", "int", False, -1, 0, []]]}
     (schema,) = schemas_from_json(json.dumps([table]).encode(), name="s").values()
     assert (schema.table_id, schema.physical_ids, schema.layout, schema.definition, schema.former) == (0, (), "", None, None)
+    assert schema.omitted == ()
 
 
 @given(schemas)

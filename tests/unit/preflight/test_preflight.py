@@ -60,7 +60,7 @@ from sidecar.shared.process.checks import (
     warning,
 )
 from sidecar.shared.rowcodec.table_info import table_schema
-from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, EventFilter, FeedFilter
 from sidecar.shared.ticdc.changefeed_info import changefeed as described
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.delivery.sink_record import SinkId
@@ -480,15 +480,20 @@ def test_hidden_ddls_need_the_right_to_read_tidbs_history(tmp_path: Path) -> Non
         if "mysql.tidb_ddl_history" in sql:
             raise Refused(1142, "SELECT command denied")
 
-    with FakeTidb(tmp_path) as tidb:
-        section = tidb.settings()
-        assert of_hidden_ddls(section, hidden=False).status is CheckStatus.OK
-        assert tidb.statements == [], "nobody is asked where nothing is hidden"
-        assert of_hidden_ddls(section, hidden=True).status is CheckStatus.OK
-        tidb.before = refuse
-        refused = of_hidden_ddls(section, hidden=True)
-    assert refused.status is CheckStatus.WARNING
-    assert "GRANT SELECT ON mysql.tidb_ddl_history TO 'root'@'%'" in refused.hint
+    plain = a_feed("orders", "kafka://h:9092/t")
+    filtered = replace(plain, filter=FeedFilter(event_filters=(EventFilter(("shop.*",), ignore_event=("all ddl",)),)))
+    routed = replace(plain, dispatchers=(Dispatcher(("shop.*",), "", "", target_schema="other"),))
+    for hiding, way_out in ((filtered, "narrow the event filters"), (routed, "take target-schema and target-table out")):
+        with FakeTidb(tmp_path) as tidb:
+            section = tidb.settings()
+            assert of_hidden_ddls(section, plain).status is CheckStatus.OK
+            assert tidb.statements == [], "nobody is asked where nothing is hidden"
+            assert of_hidden_ddls(section, hiding).status is CheckStatus.OK
+            tidb.before = refuse
+            refused = of_hidden_ddls(section, hiding)
+        assert refused.status is CheckStatus.WARNING
+        assert "GRANT SELECT ON mysql.tidb_ddl_history TO 'root'@'%'" in refused.hint
+        assert way_out in refused.hint
 
 
 def test_a_sink_that_somebody_else_has_fed_fails_where_the_log_would_begin_now(tmp_path: Path) -> None:

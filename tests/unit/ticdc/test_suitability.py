@@ -12,6 +12,7 @@ from sidecar.shared.errors import ConfigError, FeedUnsuitable, parted
 from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of
+from sidecar.shared.ticdc.selected_columns import SelectedColumns
 from sidecar.shared.ticdc.suitability import no_marks, problems
 
 ORDERS = TableName("shop", "orders")
@@ -58,6 +59,9 @@ def schema(table: TableName, *columns: str, key: tuple[str, ...] = ("id",)) -> d
         (GOOD, sink(dispatchers=[{"matcher": ["*.*"], "partition": "ts", "topic": "{schema}"}]), {}),
         (CANAL, sink(open={"output-old-value": False}), {}),
         (GOOD, sink(column_selectors=[{"matcher": ["*.*"], "columns": ["*"]}]), {}),
+        (GOOD, sink(column_selectors=[{"matcher": ["shop.*"], "columns": ["*", "!note"]}]), {}),
+        (GOOD, sink(dispatchers=[{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]}]), {}),
+        (CSV, sink(csv={"include-commit-ts": True}, column_selectors=[{"matcher": ["shop.*"], "columns": ["id"]}]), {}),
         (FILES, {}, {}),
         (CSV, sink(csv={"include-commit-ts": True}), {}),
         (CSV, sink(csv={"include-commit-ts": True, "output-old-value": True}, cloud_storage_config={"output-raw-change-event": True}), {}),
@@ -69,8 +73,8 @@ def test_what_can_be_dumped_has_no_problem(uri: str, config: dict[str, Any], inf
     assert problems(made(uri, config=config, **info)) == []
 
 
-SELECTOR = [{"matcher": ["shop.*"], "columns": ["*", "!note"]}]
 ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]}]
+KEYS_ALONE = large("option", "handle-key-only")["sink"]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +107,7 @@ ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]
         ("filter, sink.dispatchers", GOOD, sink(dispatchers=[{"matcher": ["*.*"], "topic": "a b"}]), {}),
         ("filter.ignore-txn-start-ts", GOOD, {"filter": {"ignore-txn-start-ts": [1]}}, {}),
         ("force-replicate", GOOD, {"force-replicate": True}, {}),
-        ("sink.dispatchers number 1, target-schema and target-table", GOOD, sink(dispatchers=ROUTED), {}),
-        ("sink.column-selectors number 1", GOOD, sink(column_selectors=SELECTOR), {}),
-        ("sink.column-selectors number 1", GOOD, sink(column_selectors=[{"matcher": ["*.*"], "columns": ["id"]}]), {}),
+        ("large-message-handle-option", GOOD, sink(dispatchers=ROUTED, **KEYS_ALONE), {}),
         ("filter, sink.dispatchers, sink.column-selectors", GOOD, sink(column_selectors=[{"matcher": ["shop"], "columns": ["id"]}]), {}),
     ],
 )
@@ -158,23 +160,26 @@ def selected(*columns: str, matcher: str = "shop.*") -> Changefeed:
     return made(config=sink(column_selectors=[{"matcher": [matcher], "columns": list(columns)}]))
 
 
-def test_a_selector_counts_only_if_it_takes_columns_of_a_replicated_table() -> None:
+def test_a_selector_counts_only_if_it_takes_the_handle_key_of_a_replicated_table() -> None:
     tables = schema(ORDERS, "id", "note")
-    assert settings_of(selected("*", "!note"), tables) == ["sink.column-selectors number 1"]
-    assert settings_of(selected("*", "!picture"), tables) == []
+    assert settings_of(selected("*", "!ID"), tables) == ["sink.column-selectors number 1"]
+    assert settings_of(selected("note"), tables) == ["sink.column-selectors number 1"]
+    assert settings_of(selected("*", "!note"), tables) == []
     assert settings_of(selected("ID", "n*"), tables) == []
-    assert settings_of(selected("*", "!note", matcher="hr.*"), tables) == []
+    assert settings_of(selected("note", matcher="hr.*"), tables) == []
     assert settings_of(selected("# all", " ", "*"), tables) == []
+    assert settings_of(selected("note"), schema(ORDERS, "id", "note", key=())) == [], "TiCDC sends none of its rows"
 
 
-def test_a_lost_key_column_is_said_to_be_one() -> None:
-    tables = schema(ORDERS, "id", "note")
-    assert "some of its key" in problems(selected("note"), tables)[0].what
-    assert "some of its key" not in problems(selected("id"), tables)[0].what
+def test_a_lost_key_column_is_named_also_of_a_table_that_is_narrowed_already() -> None:
+    tables, feed = schema(ORDERS, "id", "other", "note", key=("id", "other")), selected("id", "note")
+    for known in (tables, {name: SelectedColumns.of(feed).narrowed(one) for name, one in tables.items()}):
+        (problem,) = problems(feed, known)
+        assert "shop.orders come without other, of its handle key" in problem.what
 
 
 def test_the_first_selector_that_has_the_table_decides() -> None:
-    selectors = [{"matcher": ["shop.orders"], "columns": ["*"]}, {"matcher": ["*.*", "!changefeed_dump.*"], "columns": ["id"]}]
+    selectors = [{"matcher": ["shop.orders"], "columns": ["*"]}, {"matcher": ["*.*", "!changefeed_dump.*"], "columns": ["note"]}]
     feed = made(config=sink(column_selectors=selectors))
     assert settings_of(feed, schema(ORDERS, "id", "note")) == []
     assert settings_of(feed, schema(TableName("shop", "item"), "id", "note")) == ["sink.column-selectors number 2"]
@@ -191,10 +196,10 @@ def routed(*rules: str) -> Changefeed:
         (made(config={"filter": {"rules": ["shop.*"]}}), "filter.rules omit changefeed_dump.changefeed_dump_event"),
         (made(config={"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["update"]}]}}), "omits every update"),
         (made(config={"filter": {"event-filters": [{"matcher": ["shop.*"], "ignore-event": ["update"]}]}}), ""),
-        (selected("id", matcher="changefeed_dump.*"), "come without columns"),
+        (selected("id", matcher="changefeed_dump.*"), "comes without changefeed_id, unique_identifier, event_type"),
+        (selected("*", "!create_time", "!id", matcher="changefeed_dump.*"), ""),
         (selected("id", matcher="shop.*"), ""),
-        (routed("changefeed_*.*"), "another table's name"),
-        (routed("shop.*"), ""),
+        (routed("*.*"), ""),
         (made(config={"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["x"]}]}}), "x"),
     ],
 )
@@ -210,12 +215,17 @@ def test_no_table_of_marks_keeps_a_changefeed_from_being_dumped() -> None:
     assert settings_of(selected("id", matcher="changefeed_dump.*"), schema(MARK_TABLE, "id", "create_time")) == []
 
 
-def test_routing_counts_only_for_replicated_tables() -> None:
-    feed = made(config=sink(dispatchers=ROUTED))
-    setting = "sink.dispatchers number 1, target-schema and target-table"
-    assert settings_of(feed, schema(ORDERS, "id")) == [setting]
-    assert settings_of(feed, schema(TableName("hr", "staff"), "id")) == []
-    assert settings_of(routed("changefeed_*.*"), {}) == []
+def test_two_tables_with_one_name_in_the_feed_are_refused_by_name() -> None:
+    both = schema(ORDERS, "id") | schema(TableName("shop", "item"), "id")
+    (problem,) = problems(routed("shop.*"), both)
+    assert problem.setting == "sink.dispatchers, target-schema and target-table"
+    assert "shop.item and shop.orders are both sent as shop.x" in problem.what
+    assert settings_of(routed("shop.*"), schema(ORDERS, "id")) == []
+    assert settings_of(routed("shop.*"), schema(ORDERS, "id") | schema(TableName("shop", "item"), "id", key=())) == [], "no row of it comes"
+    own = schema(ORDERS, "id") | schema(TableName("shop", "x"), "id")
+    assert "shop.orders and shop.x are both" in problems(routed("shop.orders"), own)[0].what, "one has the name of its own"
+    marks = made(config=sink(dispatchers=[{"matcher": ["shop.*"], "target-schema": MARK_TABLE.schema, "target-table": MARK_TABLE.table}]))
+    assert f"{MARK_TABLE} and shop.orders are both" in problems(marks, schema(ORDERS, "id"))[0].what
 
 
 def test_forced_replication_is_fine_where_every_table_has_a_key() -> None:

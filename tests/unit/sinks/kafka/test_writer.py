@@ -12,7 +12,17 @@ import pytest
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.model.nouns import ColumnDefinition, CommitTs, IndexDefinition, IndexPart, Seq, TableDefinition
+from sidecar.shared.model.nouns import (
+    Column,
+    ColumnDefinition,
+    CommitTs,
+    IndexDefinition,
+    IndexPart,
+    Seq,
+    TableDefinition,
+    TableName,
+    TableSchema,
+)
 from sidecar.shared.ticdc.dispatch import TopicPartitionRule
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.masks.rows import masked_pieces
@@ -24,6 +34,9 @@ from spark_merge.sinks.kafka.uri import output_of
 from spark_merge.sinks.kafka.writer import KafkaWriter
 from tests.support.deliveries import DUE, SCHEMA, change
 from tests.support.masked import SALT, rules, slow_hash
+from tests.support.slow_canal import table
+
+TABLE = table({"id": "int(11)"}, ("id",))
 
 
 def partitions_of(rule: TopicPartitionRule, *, deletes: bool) -> list[list[int]]:
@@ -83,3 +96,24 @@ def test_a_message_of_a_masked_row_is_made_of_its_columns_and_any_other_is_ticdc
     ((_, (_, _, key_bytes, value, _)),) = writer._rows(Seq(1), table.schema, piece)
     assert b"secret" not in (key_bytes or b"") + (value or b"")
     assert slow_hash("secret").encode() in (value or b"")
+
+
+@pytest.mark.parametrize(
+    ("schema", "as_sent"),
+    [
+        (TABLE, True),
+        (replace(TABLE, omitted=(Column("secret", "int"),)), False),
+        (replace(TABLE, feed_name=TableName("mart", "x")), False),
+    ],
+)
+def test_a_message_of_ticdcs_is_passed_on_only_where_it_has_the_tables_name_and_columns(schema: TableSchema, as_sent: bool) -> None:
+    """A dump's rows have TiDB's name, and never what the changefeed omits; TiCDC's storage sink may have written that."""
+    text = "kafka://b:9092/t?protocol=canal-json&enable-tidb-extension=true"
+    output = output_of(SinkUri(text, urlsplit(text), {"protocol": "canal-json", "enable-tidb-extension": "true"}, "log-1"))
+    ending = TopicEnding(0, "canal-json", CommitTs(9), ("t",), ())
+    writer = KafkaWriter(output, None, Seq(1), (), {}, {Seq(3): ending}, {"t": 1})  # type: ignore[arg-type]  # nothing is written
+    row = {"seq": 3, "commit_ts": 8, "rank": 1, "ordinal": 0, "schema": "shop", "table": "t", "op": "insert", "key": "1"}
+    sent = {"after": ["1"], "message_key": b"", "message_value": b'{"what":"TiCDC sent"}', "lane": "a", "position": 0}
+    ((_, record),) = writer._rows(Seq(3), schema, pa.Table.from_pylist([row | sent], RAW_CHANGES))
+    assert (record[3] == sent["message_value"]) is as_sent
+    assert as_sent or b'"database":"shop","table":"t"' in (record[3] or b"")
