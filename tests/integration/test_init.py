@@ -99,7 +99,7 @@ def test_ids_of_two_clusters_are_distinguished_and_the_file_is_private(etcd: Etc
 @pytest.mark.parametrize(
     ("id", "what"),
     [
-        ("ddl-0329-simple-json", "messages of protocol simple are not supported"),
+        ("ddl-0329-debezium", "protocol debezium cannot carry a dump"),
         ("nope", "no changefeed is */*/nope"),
     ],
 )

@@ -127,8 +127,8 @@ FEEDS = [
     ),
     Mutation(
         "a Kafka sink passes on what has another name than a dump's rows",
-        "spark_merge/sinks/kafka/writer.py::KafkaWriter._rows",
-        " and schema.feed_name is None",
+        "spark_merge/sinks/kafka/rows.py::of_log",
+        " or schema.feed_name is not None",
         "",
         "tests/unit/sinks/kafka/test_writer.py::"
         "test_a_message_of_ticdcs_is_passed_on_only_where_it_has_the_tables_name_and_columns[schema2-False]",

@@ -66,8 +66,8 @@ MASKING = [
     ),
     Mutation(
         "a Kafka sink passes on the message of a row that is masked",
-        "spark_merge/sinks/kafka/writer.py::KafkaWriter._rows",
-        ' and "message_value" in piece.column_names',
+        "spark_merge/sinks/kafka/rows.py::of_log",
+        ' and "message_value" in changes.column_names',
         "",
         "tests/unit/sinks/kafka/test_writer.py"
         "::test_a_message_of_a_masked_row_is_made_of_its_columns_and_any_other_is_ticdcs_own[canal-json]",

@@ -6,6 +6,7 @@ from functools import partial
 
 from sidecar.adapters.tidb.ddl_history import may_read
 from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
+from sidecar.feeds.encoded.column_order import takes_other_names
 from sidecar.feeds.encoded.files import feed_error
 from sidecar.feeds.encoded.make import claims_folder
 from sidecar.shared.config import SourceSection
@@ -24,6 +25,13 @@ from sidecar.shared.ticdc.table_routes import TableRoutes
 def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:
     against = [problem for problem in problems(changefeed, existing) if problem.setting != "state"]
     yield from map(of_problem, against)
+    if takes_other_names(changefeed):
+        yield warning(
+            f"TiCDC's classic architecture gives values under other columns' names in {changefeed.protocol}, once a column was added by FIRST"
+            " or AFTER, or its type was rewritten: the sidecar stops where it learns that, and rows before it may be wrong",
+            setting="protocol (changefeed)",
+            hint="use open-protocol or canal-json, unless each column was added at the end and will be",
+        )
     if not against:
         by = f"judged by {len(existing)} tables" if existing is not None else "judged without the tables"
         yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")

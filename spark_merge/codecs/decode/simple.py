@@ -27,7 +27,7 @@ _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
 
 _CORRUPTED = "TiCDC says that the row does not have the checksum with which it was written"
-UNREAD_HINT = "dump the row (dumpstart --keys) after it is skipped; see handle-key-only in deploy/PREPARE.md"
+UNREAD_HINT = "dump the row (dumpstart --keys) after it is skipped; see handle-key-only in deploy/OTHER-CHANGEFEEDS.md"
 
 _JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 

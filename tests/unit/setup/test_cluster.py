@@ -82,7 +82,7 @@ def test_the_feed_follows_from_the_sink(uri: str, feed: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "what"),
     [
-        ("kafka://h:1/t?protocol=simple", "messages of protocol simple are not supported"),
+        ("kafka://h:1/t?protocol=debezium", "protocol debezium cannot carry a dump"),
         ("kafka://h:1/t?protocol=avro", "protocol avro cannot carry a dump"),
         ("kafka://h:1/t?protocol=nonsense", "'nonsense' is none that TiCDC has"),
         ("mysql://me:hush@h:3306/", "a sink mysql://"),
