@@ -27,8 +27,8 @@ def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:
     yield from map(of_problem, against)
     if takes_other_names(changefeed):
         yield warning(
-            f"TiCDC's classic architecture gives values under other columns' names in {changefeed.protocol}, once a column was added by FIRST"
-            " or AFTER, or its type was rewritten: the sidecar stops where it learns that, and rows before it may be wrong",
+            f"TiCDC's classic architecture gives values under other columns' names in {changefeed.protocol}, once a column was added by"
+            " FIRST or AFTER, or its type was rewritten: the sidecar stops where it learns that, and rows before it may be wrong",
             setting="protocol (changefeed)",
             hint="use open-protocol or canal-json, unless each column was added at the end and will be",
         )
