@@ -112,7 +112,7 @@ def frames(data: bytes) -> Iterator[bytes]:
 def test_of_the_whole_message_comes_ticdcs_own_small_one_and_its_file(tmp_path: Path, protocol: str, feed: str) -> None:
     """But for the location, and for canal-json's `ts`, which is the moment at which TiCDC built a message."""
     folder = recording("large") / "claim" / feed
-    if not folder.is_dir():
+    if not (has_all := folder.is_dir()):
         with tarfile.open(ARCHIVE) as archive:
             archive.extractall(tmp_path, filter="data")
         folder = tmp_path / feed
@@ -125,7 +125,7 @@ def test_of_the_whole_message_comes_ticdcs_own_small_one_and_its_file(tmp_path: 
         assert file_bytes(whole[0], whole[1] or b"", raw=False) == data
         kinds[kind_of(whole)] += 1
     assert set(kinds) <= {"u", "d", "up", "INSERT", "UPDATE", "DELETE"}
-    assert len(kinds) == 3
+    assert len(kinds) == (3 if has_all else 1), "the archive has the first files alone"
     assert kinds.total() >= FILES_EACH
 
 
