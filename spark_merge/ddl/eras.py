@@ -35,7 +35,7 @@ from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.shared.sql.lexer import begins
 from sidecar.shared.sql.text import for_servers
-from spark_merge.ddl.columns import added_column
+from spark_merge.ddl.columns import MaskedSchema, added_column
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.names import changed_tables, name_before
 from spark_merge.ddl.narrowest import keeps, typed
@@ -134,6 +134,8 @@ class Era:
             return pa.repeat(pa.scalar(one.existing, pa.string()), count)
         if one.name not in rows:
             raise self.without(one)
+        if isinstance(self.schema, MaskedSchema) and one.column.name in self.schema.added:
+            return rows[one.name]  # no statement has converted it
         if types is not None:
             return self._converted(one, rows[one.name], types[one.name])
         if one.redefined:

@@ -152,6 +152,8 @@ class Delivery:
         self.record = None if sink_id is None else SinkRecord(settings.log, sink_id, self._rereads, rules=rules)
         if self.record is not None and self._standing.accepted is not None:
             self.record.resume(self._standing.accepted, self._standing.owner)
+        elif self.record is not None and self._standing.begun is not None:
+            self.record.check_rules()
 
     @property
     def accepted(self) -> Seq | None:

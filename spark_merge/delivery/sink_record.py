@@ -58,8 +58,8 @@ class SinkRecord:
 
     def resume(self, accepted: Accepted, owner: Owner) -> None:
         """The sink has segments. Raises SinkError where its rows are of other column rules."""
+        self.check_rules()
         tables = self._read()
-        self._check_rules(tables)
         if tables is None or not self._is_of_this_log(tables):
             next_seq = Seq(accepted.seq + 1)
             unknown = SinkTables(*self._sink, next_seq, began_ts=None, seq=accepted.seq, upto_ts=accepted.upto_ts)
@@ -105,9 +105,11 @@ class SinkRecord:
         tables = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
         return tables if tables is not None and tables.output == self._sink.output else None
 
-    def _check_rules(self, tables: SinkTables | None) -> None:
-        """A sink that was fed before it had a file has rows of no rules, as far as is known."""
-        if tables is not None and tables.rules != self._rules:
+    def check_rules(self) -> None:
+        """The sink has rows, those of a batch that it has begun too. Whatever it is called in its URI now, they are of the rules that its
+        file says; one that was fed before it had a file has rows of none. Raises SinkError where these are others."""
+        tables = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
+        if ("" if tables is None else tables.rules) != self._rules:
             raise SinkError(
                 f"sink {self._sink.name} has rows of other column rules, or of another salt: they keep what they have",
                 hint="put back leave-out=, hash=, constant= and the salt-file's content; or empty the target or take a new one, give the"

@@ -1,19 +1,21 @@
 """Schema changes that a view of masked columns cannot follow. Each stops the sink before anything of the batch is written.
 
 - A column that gets another mask by its new name, or by its table's: the rows that the target has keep what they have.
+- A masked column that is gone while one that is not masked has come, where no statement says what became of it: it may be the same one.
+- Two tables that exchange rows, and whose columns have not the same masks.
 - A hashed column whose values get another text: TiDB sends no change of each, and the hashes of the old texts would stay.
 - At a target that carries out TiDB's own statements, a new column whose existing rows get another value than the constant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import CommitTs, TableSchema
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
-from spark_merge.ddl.effects import effects
+from spark_merge.ddl.effects import TableFate, effects
 from spark_merge.masks.rules import ColumnMask, ColumnRules, MaskKind
 from spark_merge.port.contract import Head
 
@@ -22,18 +24,41 @@ ANOTHER_OUTPUT = "empty the target or take a new one, give the sink another name
 
 def check_changes(head: Head, rules: ColumnRules, *, statements: bool, done: Collection[CommitTs]) -> None:
     """`statements`: the target carries out TiDB's own, but those of `done`. Raises SinkError, and ConfigError as `ColumnRules.of`."""
-    for effect in effects(head):
+    tables = list(effects(head))
+    _check_exchange(head, [one.after for one in tables if one.fate is TableFate.EXCHANGED and one.after is not None], rules, statements)
+    for effect in tables:
         before, after = effect.before, effect.after
         if before is None or after is None:
             continue
         old, new = rules.of(before), rules.of(after)
         if not old and not new:
             continue
+        if effect.record is None or effect.problem is not None or not effect.record.query:
+            _check_unsaid(head, before, after, old, new)
         for one in effect.columns:
             _check_mask(head, before, one, old, new)
             mask = new.get(one.column.name)
             if statements and one.before is None and mask is not None and head.upto_ts not in done:
                 _check_existing(head, after, one, mask)
+
+
+def _check_exchange(head: Head, tables: Sequence[TableSchema], rules: ColumnRules, statements: bool) -> None:
+    """The other table may be one that the changefeed does not have, and a target of statements does."""
+    of_each = [{name: (mask.kind, mask.text) for name, mask in rules.of(one).items()} for one in tables]
+    of_each += [{}] if statements and len(tables) == 1 else []
+    if any(one != of_each[0] for one in of_each[1:]):
+        names = " and ".join(str(one.name) for one in tables)
+        raise _stopped(head, f"{names} exchange rows by it, and their columns have other rules", "give both tables the same rules")
+
+
+def _check_unsaid(
+    head: Head, before: TableSchema, after: TableSchema, old: Mapping[str, ColumnMask], new: Mapping[str, ColumnMask]
+) -> None:
+    gone = sorted(name for name in old if name not in after.column_names())
+    came = sorted(set(after.column_names()).difference(before.column_names(), new))
+    if gone and came:
+        what = f"masked {', '.join(gone)} of {before.name} is gone by it, and {', '.join(came)} has come, to which no rule applies"
+        raise _stopped(head, f"{what}: no statement says whether it is the same", "let a rule match both names")
 
 
 def _check_mask(head: Head, before: TableSchema, one: ColumnEffect, old: Mapping[str, ColumnMask], new: Mapping[str, ColumnMask]) -> None:

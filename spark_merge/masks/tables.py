@@ -5,6 +5,7 @@
     constant    the column as it is; an index in which it was is no unique one any more, and is gone
 
 - A generated column is computed of others: where one of them is masked, it has a rule of its own, or its values would say what is masked.
+- A column by which a table is partitioned has no mask: outputs tell a row's partition by it.
 - A target that carries out TiDB's own statements keeps TiDB's columns, keys and formulas. There the table stays as it is: a constant in a
   unique index would make one row of two, and the target would compute other values of a generated column than TiDB.
 """
@@ -37,6 +38,7 @@ class MaskedTable:
 def masked_table(source: TableSchema, masks: Mapping[str, ColumnMask], salt: bytes, *, statements: bool) -> MaskedTable:
     """`statements`: the target carries out TiDB's own. Raises ConfigError for a generated column that would show what is masked."""
     _check_generated(source, masks, statements=statements)
+    _check_partitions(source, masks)
     if statements:
         _check_unique(source, masks)
         return MaskedTable(source, source, masks)
@@ -120,6 +122,15 @@ def _check_generated(source: TableSchema, masks: Mapping[str, ColumnMask], *, st
                 f"{masks[read].shown}: the generated column {one.name} of {source.name} is computed of {read}, and no rule matches it",
                 hint=f"give {one.name} a rule too: its values may say what is masked",
             )
+
+
+def _check_partitions(source: TableSchema, masks: Mapping[str, ColumnMask]) -> None:
+    """Outputs that name a row's partition compute it of the row."""
+    if read := _read_by(source.definition.partitioning, masks) if source.definition else "":
+        raise ConfigError(
+            f"{masks[read].shown}: {source.name} is partitioned by {read}, and outputs could not tell the partition of a row",
+            hint="narrow the rule, or leave the table out by the changefeed's filter",
+        )
 
 
 def _check_unique(source: TableSchema, masks: Mapping[str, ColumnMask]) -> None:

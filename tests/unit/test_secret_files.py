@@ -57,6 +57,15 @@ def test_every_secret_that_others_may_read_is_reported_by_its_setting(tmp_path: 
     assert "x" * 32 not in str(lines)
 
 
+def test_files_that_sinks_name_are_looked_at(tmp_path: Path) -> None:
+    path = secret(tmp_path, 0o644)
+    uris = (f"mysql://u@h/?password-file={path}", f"file:///out?format=jsonl&hash=*.*.e&salt-file={path}", "console:?salt-file=/nowhere")
+    assert [setting for setting, _, _ in unprotected(config(sinks=uris))] == [
+        "password-file of sinks (number 1)",
+        "salt-file of sinks (number 2)",
+    ]
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o400])
 def test_a_file_of_ours_alone_is_fine(tmp_path: Path, mode: int) -> None:
     result = sections(tmp_path, mode)

@@ -18,11 +18,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from sidecar.shared.codecs.contract import Codec, CodecWithDescriptions, TableDescription
 from sidecar.shared.codecs.registry import protocol_of
+from sidecar.shared.codecs.simple import READ_ROW_HEAD, Simple
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Mark, Message, TableName, TableSchema, physical_ms
 from sidecar.shared.sql.lexer import tokens
 from sidecar.shared.ticdc.changefeed import Changefeed
 
+_PLAIN = Simple()
 _HINT = (
     "create a changefeed with protocol=open-protocol or canal-json, or with TiCDC's new architecture from v8.5.6, and attach to it with a"
     " new log, empty sinks and a dump: rows of this table that came before may be wrong already"
@@ -53,7 +55,9 @@ class CodecInColumnOrder:
 
     def envelopes(self, message: Message) -> list[Envelope]:
         """Raises FeedUnsuitable also for a table whose columns TiCDC confuses."""
-        if (form := self._forms.form(message)) is not None and form.built_ms > physical_ms(self._after_ts()):
+        plain = message.value is not None and message.value.startswith(READ_ROW_HEAD)  # also in Avro: read_rows.py
+        form = (_PLAIN if plain else self._forms).form(message)
+        if form is not None and form.built_ms > physical_ms(self._after_ts()):
             self._check(message, form)
         return self._codec.envelopes(message)
 

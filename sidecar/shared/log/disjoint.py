@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import permutations
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.storage import Folder, open_folder
@@ -24,8 +24,11 @@ def check_disjoint(log: str, sinks: Sequence[str]) -> None:
 
 def _of_sinks(uris: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     for number, uri in enumerate(uris, 1):
-        if urlsplit(uri).scheme in ("", "file", "s3", "grpc"):
+        parts = urlsplit(uri)
+        if parts.scheme in ("", "file", "s3", "grpc"):
             yield f"sinks (number {number})", _parts(open_folder(uri))
+        elif claims := dict(parse_qsl(parts.query)).get("claim-check-storage-uri"):  # of a kafka: sink
+            yield f"claim-check-storage-uri of sinks (number {number})", _parts(open_folder(claims))
 
 
 def _parts(folder: Folder) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 
@@ -17,12 +18,15 @@ from sidecar.shared.config import Config
 from sidecar.shared.process.checks import Checking, ok, warning
 
 SECRETS = ("password_file", "token_file", "key_file")
+IN_SINKS = ("password-file", "token-file", "salt-file", "key")
+"""Parameters of sinks' URIs; `key`: of Kafka's TLS."""
+
 MEND = "chmod 600 (or 640, if it is root's and this process is in its group); in Kubernetes defaultMode: 0440 with fsGroup"
 
 
 def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
     """Setting, file and mode of each secret that others than this process may read or write. Without files that cannot be looked at."""
-    for setting, path in _named(config):
+    for setting, path in [*_named(config), *_in_sinks(config.sinks)]:
         try:
             status = Path(path).stat()
         except (OSError, ValueError):  # the latter for a NUL in it
@@ -41,6 +45,11 @@ def check(config: Config) -> Checking[None]:
         yield warning(f"{path} may be read or written by others (mode {mode})", setting=setting, hint=MEND)
     if clean:
         yield ok("no file of a secret is open to others")
+
+
+def _in_sinks(uris: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for number, uri in enumerate(uris, 1):
+        yield from ((f"{name} of sinks (number {number})", path) for name, path in parse_qsl(urlsplit(uri).query) if name in IN_SINKS)
 
 
 def _named(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -71,7 +71,8 @@ def names_in_feed(tables: Mapping[TableName, TableSchema]) -> Mapping[TableName,
 
 def with_own_name(change: Change, names: Mapping[TableName, TableName]) -> Change:
     """`names`: as of `names_in_feed`. Raises FeedUnsuitable for a name that no table has in the feed."""
-    own = names.get(TableName(change.schema, change.table))
+    name = TableName(change.schema, change.table)
+    own = names.get(name) or next((one for in_feed, one in names.items() if in_feed.folded() == name.folded()), None)
     if own is None:
         raise FeedUnsuitable(
             f"{change.lane}@{change.position} has a change of {change.schema}.{change.table} at commit_ts {change.commit_ts}, a name under"

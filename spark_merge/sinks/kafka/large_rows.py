@@ -64,7 +64,7 @@ def whole_messages(claims: ClaimFolder | None, message: Message, codec: CodecWit
 
 
 def _name(output: Output, claims: ClaimFolder, origin: bytes) -> str:
-    place = "\n".join((claims.log_id, str(output), output.protocol, origin.decode()))
+    place = "\n".join((claims.log_id, output.position_topic, output.protocol, origin.decode()))
     return f"{uuid5(NAMESPACE_OID, place)}.json"
 
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.feeds.encoded.column_order import CodecInColumnOrder, ends_order, same_order, takes_other_names
-from sidecar.shared.codecs.simple import Simple
+from sidecar.feeds.encoded.read_rows import CodecWithReadRows
+from sidecar.shared.codecs.simple import Simple, encode_row
+from sidecar.shared.codecs.simple_avro import SimpleAvro
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import Column, CommitTs, Lane, Message, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
@@ -129,3 +131,11 @@ def test_a_recorded_history_without_such_a_ddl_is_read_to_its_end(name: str) -> 
     recorded = CodecInColumnOrder(Simple(), Simple(), lambda: recorded_schemas(folder), lambda: CommitTs(0))
     messages = messages_of(folder, "simple-json")
     assert [recorded.envelopes(message) for message in messages] == [Simple().envelopes(message) for message in messages]
+
+
+@pytest.mark.parametrize("codec_of_feed", [SimpleAvro(), Simple("lz4"), SimpleAvro("snappy")])
+def test_rows_that_were_read_from_tidb_describe_no_table_whatever_the_feeds_encoding(codec_of_feed: Simple) -> None:
+    inner = CodecWithReadRows(codec_of_feed)
+    one = CodecInColumnOrder(inner, codec_of_feed, lambda: schemas("id", "a"), lambda: CommitTs(0))
+    value = encode_row(TABLE, CommitTs(9), before=None, after={"id": "1", "a": None})
+    assert len(one.envelopes(Message(LANE, 3, b"", value))) == 1

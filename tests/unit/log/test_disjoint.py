@@ -25,6 +25,8 @@ from sidecar.shared.log.disjoint import check_disjoint
         ("out/log", ["out"]),
         ("/var/log", ["grpc:///var/log/spool?retain-hours=1"]),
         ("s3://bucket/x", ["grpc://bucket/x/spool"]),
+        ("/var/log", ["kafka://b/t?large-message-handle-option=claim-check&claim-check-storage-uri=file:///var/log/claims"]),
+        ("/var/log", ["/out?format=jsonl", "kafka://b/t?claim-check-storage-uri=/out"]),
     ],
 )
 def test_a_folder_inside_another_is_refused(log: str, sinks: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from sidecar.shared.errors import ConfigError, SinkError
@@ -140,3 +141,60 @@ def test_where_tidbs_own_statement_makes_another_value_than_the_constant_it_stop
     with pytest.raises(SinkError, match="have the computed default uuid"):
         check(unknown, by, statements=True)
     check(unknown, by)
+
+
+def pair(query: str, *tables: TableSchema) -> Head:
+    """They are there before and after; EXCHANGE changes the ids of rows."""
+    ddl = DdlRecord(CommitTs(90), *tables[0].name, query)
+    manifest = Manifest(Seq(3), 1, CommitTs(0), CommitTs(90), None, 0, 0, {}, "s", "c", (ddl,), next_schemas="n")
+    parted, *others = tables
+    before = {parted.name: replace(parted, physical_ids=(51, 52))} | {
+        one.name: replace(one, table_id=6, physical_ids=(6,)) for one in others
+    }
+    after = {parted.name: replace(parted, physical_ids=(6, 52))} | {
+        one.name: replace(one, table_id=51, physical_ids=(51,)) for one in others
+    }
+    return Head(manifest, before, after)
+
+
+EXCHANGE = "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"
+U = TableName("s", "u")
+
+
+@pytest.mark.parametrize("given", ["s.t.email", "s.u.email"])
+def test_two_tables_with_other_rules_exchange_no_rows(given: str) -> None:
+    with pytest.raises(SinkError, match=r"s\.t and s\.u exchange rows by it, and their columns have other rules"):
+        check(pair(EXCHANGE, table(EMAIL), table(EMAIL, name=U)), rules(constant=f"{given}=>NULL"), statements=True)
+
+
+def test_two_tables_with_the_same_rules_do() -> None:
+    check(pair(EXCHANGE, table(EMAIL), table(EMAIL, name=U)), rules(constant="s.*.email=>NULL"), statements=True)
+
+
+def test_a_table_that_the_log_does_not_have_gives_its_rows_to_no_masked_one() -> None:
+    """The target may have it."""
+    one = pair(EXCHANGE, table(EMAIL))
+    with pytest.raises(SinkError, match=r"exchange rows by it"):
+        check(one, rules(constant="s.t.email=>NULL"), statements=True)
+
+
+@pytest.mark.parametrize("query", ["", "ALTER TABLE t SOMETHING NEW"])
+def test_a_masked_column_that_may_have_another_name_without_a_statement_stops(query: str) -> None:
+    """Of a changefeed that hides DDLs the log has no text."""
+    with pytest.raises(SinkError, match=r"email of s\.t is gone by it, and mail has come|another column rule"):
+        check(head(table(EMAIL), query, table(MAIL)), rules(leave_out="s.t.email"))
+    check(head(table(EMAIL), query, table()), rules(leave_out="s.t.email"))
+    check(head(table(EMAIL), query, table(MAIL)), rules(leave_out="s.t.email,s.t.mail"))
+
+
+@pytest.mark.parametrize("given", [{"hash": "s.t.email"}, {"constant": "s.t.email=>'x'"}])
+def test_rows_from_before_a_wider_type_are_read_back_as_they_are(given: dict[str, str]) -> None:
+    """No statement has converted a hash, which is longer than the type that the statement names."""
+    after, by = table(EMAIL), rules(**given)
+    ddl = DdlRecord(CommitTs(90), *T, "ALTER TABLE t MODIFY COLUMN email varchar(50)")
+    check(head(table(EMAIL, types=TYPES | {"email": "varchar(20)"}), ddl.query, after), by)
+    shown = masked_table(after, by.of(after), SALT, statements=False).schema
+    oldest = eras(shown, [ddl])[-1]
+    hashes = pa.array([slow_hash("a@x")])
+    for types in (None, {"id": ID, "email": Column("email", "text")}):
+        assert oldest.present({"id": pa.array(["1"]), "email": hashes}, 1, types=types)[1].equals(hashes)

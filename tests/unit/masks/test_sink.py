@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.model.nouns import TableName, TableSchema
-from spark_merge.masks.sink import MaskedForm, Masking, masked
+from spark_merge.masks.sink import MaskedForm, MaskedSink, Masking, masked
 from spark_merge.port.contract import Certifies, Gathers, Head, KeepsTables, MasksColumns, Sink
 from spark_merge.port.readable import Readable
+from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import idle_rules, misfits, name_of, open_sink
@@ -143,18 +145,38 @@ def test_a_sink_with_rows_of_other_rules_stops(tmp_path: Path, monkeypatch: pyte
         story.delivery()
     assert "another name=, and dump again" in stopped.value.hint
     assert read_sink_tables(story.log, ["mine"])["mine"].rules == ""
-    story.delivery(name="yours", segments_max=1).deliver()  # under a new name what it has is not known
+    with pytest.raises(SinkError, match="sink yours has rows of other column rules"):
+        story.delivery(name="yours")  # under a new name what its rows are of is not known
+    story.place = replace(story.place, make=lambda log_id: masked(HiddenSink(str(tmp_path / "new"), log_id=log_id), first))
+    story.delivery(name="yours", segments_max=1).deliver()
     assert read_sink_tables(story.log, ["yours"])["yours"].rules == first.identity
     story.delivery(name="yours", segments_max=1).deliver()
-    story.place = replace(story.place, make=lambda log_id: masked(HiddenSink(str(tmp_path), log_id=log_id), second))
+    story.place = replace(story.place, make=lambda log_id: masked(HiddenSink(str(tmp_path / "new"), log_id=log_id), second))
     with pytest.raises(SinkError, match="sink yours has rows of other column rules"):
         story.delivery(name="yours")
     (tmp_path / "salt").write_bytes(b"another salt of 16 bytes")
     other_salt = Masking.of(first.rules, str(tmp_path / "salt"))
     assert other_salt.identity != first.identity
-    story.place = replace(story.place, make=lambda log_id: masked(HiddenSink(str(tmp_path), log_id=log_id), other_salt))
+    story.place = replace(story.place, make=lambda log_id: masked(HiddenSink(str(tmp_path / "new"), log_id=log_id), other_salt))
     with pytest.raises(SinkError, match="or of another salt"):
         story.delivery(name="yours")
+
+
+def test_a_sink_that_has_begun_a_batch_has_rows_of_its_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks may have been seen, though nothing is accepted."""
+    first, second = masking(tmp_path, hash="s.*.v"), masking(tmp_path, leave_out="s.*.v")
+    story = story_of(tmp_path, None, monkeypatch)
+    makes = [lambda log_id, by=by: masked(CommittingSink(str(tmp_path), log_id=log_id), by) for by in (first, second)]
+    story.place = replace(story.place, make=makes[0])
+    delivery = story.delivery(segments_max=1)
+    monkeypatch.setattr(MaskedSink, "accept", Mock(side_effect=KeyError))
+    with pytest.raises(KeyError):
+        delivery.deliver()
+    story.place = replace(story.place, make=makes[1])
+    with pytest.raises(SinkError, match="sink mine has rows of other column rules"):
+        story.delivery()
+    story.place = replace(story.place, make=makes[0])
+    story.delivery()
 
 
 # ---- by the URI -----------------------------------------------------------------------------------------------------------

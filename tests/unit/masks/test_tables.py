@@ -116,3 +116,11 @@ def test_such_a_target_makes_one_row_of_those_with_one_value_in_a_unique_index()
     with pytest.raises(ConfigError, match=r"constant=\*\.\*\.email would give all rows .* unique index by_email"):
         shown(plain, constant="*.*.email=>'x'", statements=True)
     assert shown(plain, constant="*.*.email=>NULL", statements=True).schema is plain
+
+
+def test_a_column_that_a_table_is_partitioned_by_has_no_mask() -> None:
+    """Outputs compute a row's partition of the row."""
+    parted = replace(TABLE, definition=replace(DEFINITION, partitioning="PARTITION BY HASH (`Points`) PARTITIONS 4"))
+    with pytest.raises(ConfigError, match=r"constant=\*\.\*\.points: shop\.users is partitioned by points"):
+        shown(parted, constant="*.*.points=>0")
+    assert shown(parted, leave_out="*.*.email").schema.column_names() == ("id", "points")

@@ -97,3 +97,8 @@ def test_a_table_without_a_key_has_no_name_in_the_feed_and_where_nothing_is_rout
     two[TableName("sales", "t")] = replace(two[TableName("sales", "t")], key=())
     assert names_in_feed(two) == {TableName("sales", "t"): T}
     assert names_in_feed(schemas({T}, routes())) == {}
+
+
+def test_a_name_in_another_case_is_the_tables() -> None:
+    names = names_in_feed(schemas({T}, routes(("shop.*", "Sales", ""))))
+    assert with_own_name(put(100, "1")._replace(schema="sales", table="T"), names)[2:4] == tuple(T)
