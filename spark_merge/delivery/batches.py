@@ -153,7 +153,7 @@ class Delivery:
         if self.record is not None and self._standing.accepted is not None:
             self.record.resume(self._standing.accepted, self._standing.owner)
         elif self.record is not None and self._standing.begun is not None:
-            self.record.check_rules()
+            self.record.check_begun()
 
     @property
     def accepted(self) -> Seq | None:

@@ -58,7 +58,7 @@ class SinkRecord:
 
     def resume(self, accepted: Accepted, owner: Owner) -> None:
         """The sink has segments. Raises SinkError where its rows are of other column rules."""
-        self.check_rules()
+        self._check_rules(self._named() or SinkTables(*self._sink, Seq(0), None, Seq(0), None))
         tables = self._read()
         if tables is None or not self._is_of_this_log(tables):
             next_seq = Seq(accepted.seq + 1)
@@ -102,14 +102,21 @@ class SinkRecord:
         self.written_seq = tables.seq
 
     def _read(self) -> SinkTables | None:
-        tables = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
+        tables = self._named()
         return tables if tables is not None and tables.output == self._sink.output else None
 
-    def check_rules(self) -> None:
-        """The sink has rows, those of a batch that it has begun too. Whatever it is called in its URI now, they are of the rules that its
-        file says; one that was fed before it had a file has rows of none. Raises SinkError where these are others."""
-        tables = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
-        if ("" if tables is None else tables.rules) != self._rules:
+    def check_begun(self) -> None:
+        """The sink has nothing but rows of a batch that it has begun: `begin` wrote the file before. Raises SinkError as `resume`."""
+        if (tables := self._named()) is not None:
+            self._check_rules(tables)
+
+    def _named(self) -> SinkTables | None:
+        """Of the sink's name, whatever output it had."""
+        return read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
+
+    def _check_rules(self, tables: SinkTables) -> None:
+        """One that was fed before it had a file has rows of no rules."""
+        if tables.rules != self._rules:
             raise SinkError(
                 f"sink {self._sink.name} has rows of other column rules, or of another salt: they keep what they have",
                 hint="put back leave-out=, hash=, constant= and the salt-file's content; or empty the target or take a new one, give the"

@@ -24,7 +24,7 @@ from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.delivery.complete import received
 from spark_merge.delivery.sink_record import SinkId
 from spark_merge.merge.cut import BatchLimits
-from spark_merge.port.contract import Accepted, Batch, Outcome, Sink, Standing
+from spark_merge.port.contract import Accepted, Batch, MasksColumns, Outcome, Sink, Standing
 from spark_merge.port.readable import Readable, Reading
 from spark_merge.port.readable import newest as newest_rows
 from spark_merge.sinks.kit.position import PositionKeeper
@@ -172,6 +172,8 @@ class Mortal:
 
     def __init__(self, sink: Sink, life: WorkerLife) -> None:
         self._sink, self._life = sink, life
+        if isinstance(sink, MasksColumns):
+            self.rules_identity = sink.rules_identity
 
     def _between(self, call: Any) -> Any:
         self._life.step()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -58,7 +57,7 @@ class TestMaskedTwins(DumpsPort):
             life = WorkerLife(lived)
             try:
                 tasks = Here(before=life.step)
-                delivery = story.delivery(MortalMasked(story.place.sink(), life), segments_max=story.random.choice([1, 2]), tasks=tasks)
+                delivery = story.delivery(Mortal(story.place.sink(), life), segments_max=story.random.choice([1, 2]), tasks=tasks)
                 while delivery.deliver():
                     pass
                 break
@@ -67,14 +66,6 @@ class TestMaskedTwins(DumpsPort):
         else:
             pytest.fail("it never came to its end")
         story.check_end()
-
-
-class MortalMasked(Mortal):
-    """Its rules are seen."""
-
-    @property
-    def rules_identity(self) -> Any:
-        return self._sink.rules_identity  # type: ignore[attr-defined]  # it masks columns
 
 
 # ---- files --------------------------------------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ MASKING = [
     ),
     Mutation(
         "rows of other rules are added to those that a sink has",
-        "spark_merge/delivery/sink_record.py::SinkRecord.check_rules",
-        " != self._rules",
-        " is None",
+        "spark_merge/delivery/sink_record.py::SinkRecord._check_rules",
+        "tables.rules != self._rules",
+        "False",
         f"{MASKS}/test_sink.py::test_a_sink_with_rows_of_other_rules_stops",
     ),
     Mutation(
