@@ -429,7 +429,7 @@ STORAGE = [
         "sidecar/shared/columns/simple.py::written",
         "1 << _place(label, column)",
         "1 + _place(label, column)",
-        "tests/property/test_read_rows.py::test_a_row_of_any_type_is_what_was_read",
+        "tests/unit/decode/test_simple.py::test_what_is_read_from_tidb_is_written_as_ticdc_does",
     ),
     Mutation(
         "one moment of two is taken for a key",

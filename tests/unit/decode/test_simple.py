@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from sidecar.shared.codecs.simple import Simple, encode_unread_row
+from sidecar.shared.columns.simple import written
+from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.shared.model.nouns import Change, Column, CommitTs, Lane, Message, Rank, TableName, TableSchema
@@ -163,3 +165,26 @@ def test_what_is_no_row_is_unreadable(value: bytes) -> None:
 def test_texts_that_go_escapes_are_themselves() -> None:
     assert json.loads(as_json({"a": "<&>\u2028"})) == {"a": "<&>\u2028"}
     assert b"<" not in as_json({"a": "<"})
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "cell"),
+    [
+        (Column("e", "enum", elements=("x", "y")), "y", "2"),
+        (Column("e", "enum", elements=("x", "y")), "", "0"),
+        (Column("s", "set", elements=("x", "y", "z")), "x,z", "5"),
+        (Column("s", "set", elements=("x", "y", "z")), "", "0"),
+        (Column("y", "year"), "0000", "0"),
+        (Column("b", "binary"), "00FF", "AP8="),
+        (Column("t", "timestamp", scale=1), "2026-01-02 03:04:05.6", {"location": "UTC", "value": "2026-01-02 03:04:05.6"}),
+        (Column("d", "decimal", scale=2), "-0.50", "-0.50"),
+        (Column("n", "int"), None, None),
+    ],
+)
+def test_what_is_read_from_tidb_is_written_as_ticdc_does(column: Column, text: str | None, cell: object) -> None:
+    assert written(text, column) == cell
+
+
+def test_a_label_that_is_not_known_cannot_be_written() -> None:
+    with pytest.raises(UnfitValue, match="none of the 0 labels"):
+        written("x", Column("e", "enum"))
