@@ -18,6 +18,7 @@ HEAD = """# Which changefeeds can carry a dump
 
 - [KV.md](KV.md) and [BINLOG.md](BINLOG.md) read TiKV or TiDB-Binlog instead: there a changefeed's sink does not matter.
 - One with a MySQL sink, or a protocol without a **yes**: [attach beside it](ATTACH.md#a-changefeed-that-cannot-carry-a-dump).
+- `simple` has [limits](OTHER-CHANGEFEEDS.md#simple), in the classic architecture above all: prefer another protocol there.
 - Without PD, as in TiDB Cloud, give [its definition in a file](ATTACH.md#without-ticdcs-etcd).
 
 """
