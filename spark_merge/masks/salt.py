@@ -10,17 +10,19 @@ import hmac
 
 from sidecar.shared.errors import SinkError
 
-SALT_BYTES_MIN = 16
+SALT_BYTES_MIN, SALT_BYTES_MAX = 16, 64 << 10
 _FIXED = b"ticdc-dump"
 
 
 def read_salt(path: str) -> bytes:
-    """Without line ends at its end. Raises SinkError for a file that cannot be read or is too short."""
+    """Without line ends at its end. Raises SinkError for a file that cannot be read, is too short or too long."""
     try:
         with open(path, "rb") as file:
-            salt = file.read().rstrip(b"\r\n")
+            salt = file.read(SALT_BYTES_MAX + 1).rstrip(b"\r\n")
     except (OSError, ValueError) as error:
         raise SinkError(f"salt-file {path} cannot be read: {error}", hint="make it a file for this user, on every host") from error
+    if len(salt) > SALT_BYTES_MAX:
+        raise SinkError(f"salt-file {path} has more than {SALT_BYTES_MAX} bytes", hint="name the file of the salt: openssl rand -hex 32")
     if len(salt) < SALT_BYTES_MIN:
         raise SinkError(
             f"salt-file {path} has fewer than {SALT_BYTES_MIN} bytes",

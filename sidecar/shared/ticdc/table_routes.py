@@ -12,6 +12,7 @@ Source: pingcap/ticdc pkg/routing/router.go, registry.go; pkg/sink/codec (GetTar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -63,16 +64,19 @@ def _filled(expression: str, table: TableName, own: str) -> str:
 
 
 def names_in_feed(tables: Mapping[TableName, TableSchema]) -> Mapping[TableName, TableName]:
-    """TiDB's names by the feed's, of tables with a key. Empty where all are the same."""
+    """TiDB's names by the feed's, of tables with a key; folded too, where one table has that. Empty where all are
+    the same."""
     if all(table.feed_name is None for table in tables.values()):
         return {}
-    return {table.feed_name or name: name for name, table in tables.items() if table.key}
+    exact = {table.feed_name or name: name for name, table in tables.items() if table.key}
+    tables_of = Counter(in_feed.folded() for in_feed in exact)
+    return {folded: name for in_feed, name in exact.items() if tables_of[folded := in_feed.folded()] == 1} | exact
 
 
 def with_own_name(change: Change, names: Mapping[TableName, TableName]) -> Change:
     """`names`: as of `names_in_feed`. Raises FeedUnsuitable for a name that no table has in the feed."""
     name = TableName(change.schema, change.table)
-    own = names.get(name) or next((one for in_feed, one in names.items() if in_feed.folded() == name.folded()), None)
+    own = names.get(name) or names.get(name.folded())
     if own is None:
         raise FeedUnsuitable(
             f"{change.lane}@{change.position} has a change of {change.schema}.{change.table} at commit_ts {change.commit_ts}, a name under"

@@ -29,5 +29,10 @@ def test_a_salt_that_is_absent_or_short_is_refused_and_not_shown(tmp_path: Path)
     assert "xxx" not in str(refused.value)
 
 
+def test_a_file_that_never_ends_is_no_salt() -> None:
+    with pytest.raises(SinkError, match="has more than 65536 bytes"):
+        read_salt("/dev/zero")
+
+
 def test_two_salts_have_two_identities() -> None:
     assert identity_of(b"a" * 16) != identity_of(b"b" * 16)

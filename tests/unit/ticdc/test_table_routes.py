@@ -99,6 +99,14 @@ def test_a_table_without_a_key_has_no_name_in_the_feed_and_where_nothing_is_rout
     assert names_in_feed(schemas({T}, routes())) == {}
 
 
+def test_a_name_that_two_tables_have_but_for_case_is_that_of_the_exact_one_or_of_none() -> None:
+    names = names_in_feed(schemas({T, TableName("crm", "t")}, routes(("shop.*", "Sales", ""), ("crm.*", "SALES", ""))))
+    sent = put(100, "1")._replace(schema="SALES", table="t", lane=Lane("a"), position=7)
+    assert with_own_name(sent, names)[2:4] == ("crm", "t")
+    with pytest.raises(FeedUnsuitable, match="a name under which the changefeed sends no table"):
+        with_own_name(sent._replace(schema="sales"), names)
+
+
 def test_a_name_in_another_case_is_the_tables() -> None:
     names = names_in_feed(schemas({T}, routes(("shop.*", "Sales", ""))))
     assert with_own_name(put(100, "1")._replace(schema="sales", table="T"), names)[2:4] == tuple(T)
