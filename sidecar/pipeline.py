@@ -20,19 +20,19 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom
-from sidecar.core.dumps import Dumps
+from sidecar.core.dumps import Dumps, check_there
 from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
 from sidecar.history.recorder import DumpRecorder
 from sidecar.pace.controller import Controller
 from sidecar.pace.outage import Outage, outage
 from sidecar.pace.throttle import Throttle
-from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
+from sidecar.ports import Clock, Deliveries, Feed, NoSightings, ProgressStore, Requests, Schemas, SegmentLog, Sightings, Source
 from sidecar.shared.codecs.contract import Codec
 from sidecar.shared.errors import LogBroken, RefusedRequest
 from sidecar.shared.log.layout import logged_dumps
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.model.chunk import ClosedWindow
-from sidecar.shared.model.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
+from sidecar.shared.model.messages import Command, Request, SegmentBuilt, SourceEvent, StartDump
 from sidecar.shared.model.nouns import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import Progress, newest, shown_first
 from sidecar.shared.model.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_continue, not_carried, own_name, steps
@@ -67,7 +67,8 @@ class Dumper(Protocol):
 class Outside:
     """Everything that is not pure, by port. `deliveries` None: nobody reports them, and the sinks hold no dump back. `through`: whether the
     rows of a table that a DDL brings may be dumped, and the SQL predicate of those that may (empty: all). `newest_ts`: above it nothing
-    can be yet, by this machine's clock; `wall_ms`: since 1970, by the same. `beside`: whether rows beside a DDL that rewrites are right."""
+    can be yet, by this machine's clock; `wall_ms`: since 1970, by the same. `beside`: whether rows beside a DDL that rewrites are right.
+    `sightings`: what watchers of holes saw."""
 
     feed: Feed
     codec: Codec
@@ -83,6 +84,7 @@ class Outside:
     newest_ts: Callable[[], CommitTs] = lambda: NO_TS_YET
     wall_ms: Callable[[], int] = lambda: 0
     beside: Beside = Beside.RIGHT
+    sightings: Sightings = field(default_factory=NoSightings)
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ class Pipeline:
             taken += 1
             try:
                 intended = self.dump.intended(request)
-                self._check_scope(request, intended)
+                check_there(request, intended, self.tables)
                 self.dump.request(request)
             except RefusedRequest as refused:
                 self.outside.requests.answer(refused)
@@ -177,19 +179,6 @@ class Pipeline:
                 self._save_progress()
                 self.outside.requests.answer(None)
         return taken
-
-    def _check_scope(self, request: Request, intended: Progress | None) -> None:
-        """Raises RefusedRequest for a table that the feed does not have at this point, whatever it has by now."""
-        tables: Iterable[TableName] = ()
-        if isinstance(request, StartDump):
-            tables = request.tables
-        elif isinstance(request, RestartDump) and intended is not None:
-            tables = (table.table for table in intended.tables)
-        if gone := sorted(str(table) for table in tables if table not in self.tables):
-            raise RefusedRequest(
-                f"{', '.join(gone)} is not there at the feed's present position: a DDL has renamed, dropped or not yet created it",
-                hint="ask again with dumpstart and the tables' present names; one just created needs a moment until it is in the feed",
-            )
 
     def _drive_dump(self) -> int:
         """Hear what the source finished and ask for what comes next, as much as the sinks leave. Never waits for the database (P3)."""
@@ -235,7 +224,7 @@ class Pipeline:
 
     def _must_write(self, upto_ts: CommitTs) -> bool:
         idle_s = self.outside.clock.now_s() - self._last_segment_s
-        return idle_s >= EMPTY_SEGMENT_EVERY_S or self.dump.closes_by(upto_ts)
+        return idle_s >= EMPTY_SEGMENT_EVERY_S or self.dump.closes_by(upto_ts) or self.outside.sightings.due(upto_ts)
 
     def write_soon(self) -> None:
         """Write the next segment even if it is empty: from then on an old owner that comes to life again is fenced off."""
@@ -253,6 +242,7 @@ class Pipeline:
         tables = self.tables
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
         dumps = outside.log.write_dumps(shown_first(self._records()))
+        holes, seen = outside.sightings.take(segment.upto_ts, self.tables)
         outside.log.commit(
             Manifest(
                 seq=seq,
@@ -277,6 +267,8 @@ class Pipeline:
                 id=secrets.token_hex(8),
                 open_from=self.dump.oldest_open_seq(),
                 data_sha256=data.sha256,
+                holes=holes,
+                seen=seen,
             )
         )
         self._schemas = next_schemas or self._schemas
@@ -381,6 +373,7 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Pipeline
     outside.feed.seek(positions, last.incarnations if last else {}, last.read_ends if last else {})
     positions = {lane: positions[lane] for lane in filter(outside.feed.incarnations().__contains__, positions)}
     sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions, limits.start_ts)
+    outside.sightings.resume(last.seen if last else {})
     dump = Dumps(
         changefeed_id=changefeed_id,
         epoch=epoch,

@@ -15,6 +15,7 @@ from typing import Protocol
 from sidecar.history.entry import HistoryEntry
 from sidecar.shared.errors import RefusedRequest, parted, with_hint
 from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
+from sidecar.shared.model.hole import Hole
 from sidecar.shared.model.messages import Command, Request, SourceEvent
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, OperationId, ReadEnd, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
@@ -257,6 +258,35 @@ class SchemaSource(Protocol):
 
         Raises UnfitKeys for keys with the wrong number of columns or a value that the key's type cannot have; RefusedRequest.
         """
+
+
+class Sightings(Protocol):
+    """What watchers of holes saw (shared/model/hole.py), for the pipeline."""
+
+    def resume(self, seen: Mapping[str, str]) -> None:
+        """How far each watcher had looked, by its name, as the log's last manifest says. Comes first."""
+
+    def due(self, upto_ts: CommitTs, /) -> bool:
+        """Whether a segment up to there has a hole to write. Cheap."""
+
+    def take(self, upto_ts: CommitTs, tables: Mapping[TableName, TableSchema], /) -> tuple[tuple[Hole, ...], dict[str, str]]:
+        """For the manifest of a segment up to there, with `tables` after it: its holes, and how far each watcher has looked."""
+
+
+class NoSightings:
+    """Nobody looks: what the log knows of watchers stays as it is."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def resume(self, seen: Mapping[str, str]) -> None:
+        self._seen = dict(seen)
+
+    def due(self, _: CommitTs) -> bool:
+        return False
+
+    def take(self, _: CommitTs, __: Mapping[TableName, TableSchema]) -> tuple[tuple[Hole, ...], dict[str, str]]:
+        return (), self._seen
 
 
 class Requests(Protocol):

@@ -203,6 +203,7 @@ PORTS = {
     "Clock": ("sidecar/adapters/memory/clock.py::MemoryClock", None),
     "SchemaSource": (None, None),
     "Deliveries": (None, None),
+    "Sightings": (None, None),
 }
 """Each port's twin in memory, and the suite that the twin and the real thing pass. Without a twin: what a dump can do without."""
 

@@ -230,3 +230,18 @@ class Dumps:
 def _may_begin(queued: Progress, dumps: Sequence[Progress]) -> bool:
     running = sum(dump.state is DumpState.RUNNING for dump in dumps)
     return running < RUNNING_MAX and not blocking(queued, dumps)
+
+
+def check_there(request: Request, dump: Progress | None, tables: Collection[TableName]) -> None:
+    """Raises RefusedRequest for a table that the feed does not have at this point (`tables`), whatever it has by now. `dump`: the one that
+    is requested again."""
+    named: Iterable[TableName] = ()
+    if isinstance(request, StartDump):
+        named = request.tables
+    elif isinstance(request, RestartDump) and dump is not None:
+        named = (table.table for table in dump.tables)
+    if gone := sorted(str(table) for table in named if table not in tables):
+        raise RefusedRequest(
+            f"{', '.join(gone)} is not there at the feed's present position: a DDL has renamed, dropped or not yet created it",
+            hint="ask again with dumpstart and the tables' present names; one just created needs a moment until it is in the feed",
+        )

@@ -3,7 +3,8 @@
     a dump is done with the table     complete from there on, if the pass began when the sink received segments already, and read all rows
     CREATE TABLE, TRUNCATE            complete from there on: the table has no rows then, and the sink receives each later one
     renamed inside the changefeed     as before, under its other name
-    rows that the feed does not bring incomplete: EXCHANGE PARTITION, RECOVER, a table that comes from outside, another key
+    rows that the feed does not bring a hole: EXCHANGE PARTITION, RECOVER, a table that comes from outside, another key
+    a hole in the segment             incomplete (sidecar/shared/model/hole.py) until a pass that began later is done, or somebody's word
     dropped                           not there
 
 - It follows tables as the pipeline does (sidecar/shared/model/schema_step.py), by their ids. Only that a table has no rows is said by the
@@ -11,7 +12,8 @@
 - A claim is of a table's rows, by its ids, up to the end of a segment. A DDL ends its segment, after all windows that close in it: so what
   a dump was done with in that segment is claimed only if the DDL keeps the table's rows.
 - A dump of some keys or of a predicate completes nothing. One that failed or was stopped completes the tables that it was done with.
-- A table that was complete before a dump of it stays complete from the earlier commit-ts on.
+- A table that was complete before a dump of it stays complete from the earlier commit-ts on, if it had no hole.
+- No table has a hole and is complete. A hole follows its table as a claim does; one where rows vanished no dump fills.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from dataclasses import replace
 from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.layout import completed_tables
 from sidecar.shared.log.manifest import DdlRecord, Manifest
-from sidecar.shared.model.nouns import CommitTs, TableName
-from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, steps
+from sidecar.shared.model.hole import TEXT_MAX, HoleCause, OpenHole, opened
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, carried
+from sidecar.shared.model.progress import CompletedTable
+from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, TableStep, steps
 from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.ticdc.ddl_text import action_of
@@ -43,16 +47,38 @@ def received(manifest: Manifest, sink: str) -> Manifest:
 def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tables]) -> SinkTables:
     """`tables` with the next segment counted in, as its sink receives it (`received`). `schemas`: a schemas file of the log by its name.
     Raises LogBroken for a segment whose progress is none."""
-    complete = tables.complete
-    done = {one.table: one.at for one in completed_tables(segment) if one.whole and one.since_seq >= tables.began_seq}
+    complete, holes = tables.complete, tables.holes
+    done = {one.table: one.at for one in completed_tables(segment) if _completes(one, tables)}
     if segment.next_schemas is not None:
         before, after = schemas(segment.schemas), schemas(segment.next_schemas)
         results = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in segment.ddls})
-        complete = _over_ddls(complete, segment, results)
+        complete, holes = _over_ddls(tables, segment, results)
         done = {table: at for table, at in done.items() if table in _read_and_kept(segment, before, results)}
     if done.keys() - complete.keys():
         complete = {**done, **complete}
-    return replace(tables, seq=segment.seq, upto_ts=segment.upto_ts, complete=complete)
+    if segment.holes:
+        holes = opened(segment.holes, holes, carried(schemas(segment.next_schemas or segment.schemas)), segment.seq)
+    holes = {table: hole for table, hole in holes.items() if table not in done or hole.seq == segment.seq}
+    holes = {table: replace(hole, complete=complete.get(table, hole.complete)) for table, hole in holes.items()}
+    complete = {table: at for table, at in complete.items() if table not in holes}
+    return replace(tables, seq=segment.seq, upto_ts=segment.upto_ts, complete=complete, holes=holes)
+
+
+def filled(tables: SinkTables, words: Mapping[TableName, Seq]) -> SinkTables:
+    """`tables` without the holes that somebody's word says are filled: those noticed up to that segment (sidecar/shared/log/filled.py). A
+    table that was complete before its hole is so again."""
+    told = {table: hole for table, hole in tables.holes.items() if hole.seq <= words.get(table, -1)}
+    if not told:
+        return tables
+    again = {table: hole.complete for table, hole in told.items() if hole.complete is not None}
+    rest = {table: hole for table, hole in tables.holes.items() if table not in told}
+    return replace(tables, complete={**tables.complete, **again}, holes=rest)
+
+
+def _completes(one: CompletedTable, tables: SinkTables) -> bool:
+    """It read all rows of the table that the sink lacks."""
+    hole = tables.holes.get(one.table)
+    return one.whole and one.since_seq >= tables.began_seq and (hole is None or (one.since_seq > hole.seq and not hole.vanished))
 
 
 def _read_and_kept(segment: Manifest, before: Tables, value: Steps) -> set[TableName]:
@@ -64,20 +90,34 @@ def _read_and_kept(segment: Manifest, before: Tables, value: Steps) -> set[Table
     return {now for table in read if (now := names.get(table)) is not None}
 
 
-def _over_ddls(complete: Mapping[TableName, CommitTs], segment: Manifest, value: Steps) -> dict[TableName, CommitTs]:
-    """A name that a table has from now on says nothing of the table that had it before."""
+def _over_ddls(tables: SinkTables, segment: Manifest, value: Steps) -> tuple[dict[TableName, CommitTs], dict[TableName, OpenHole]]:
+    """What is complete and what has a hole. A name that a table has from now on says nothing of the table that had it before."""
     emptied = set(_emptied(segment.ddls))
     touched = {name for step in value for name in (step.before, step.after)}
-    then = {table: since_ts for table, since_ts in complete.items() if table not in touched}
+    complete = {table: since_ts for table, since_ts in tables.complete.items() if table not in touched}
+    holes = {table: hole for table, hole in tables.holes.items() if table not in touched}
     for step in value:
         if step.after is None:
             continue
         if step.fate is SchemaFate.KEPT and step.before is not None:
-            if step.before in complete:
-                then[step.after] = complete[step.before]
+            if step.before in tables.complete:
+                complete[step.after] = tables.complete[step.before]
+            if step.before in tables.holes:
+                holes[step.after] = tables.holes[step.before]
         elif step.after in emptied:
-            then[step.after] = segment.upto_ts
-    return then
+            complete[step.after] = segment.upto_ts
+        else:
+            holes[step.after] = _of_ddl(step, segment, tables)
+    return complete, holes
+
+
+def _of_ddl(step: TableStep, segment: Manifest, tables: SinkTables) -> OpenHole:
+    """The sinks carry the DDL out, with what goes by it: only rows that it brought are missing."""
+    query = next((ddl.query for ddl in segment.ddls if step.after == (ddl.schema, ddl.table)), "a DDL")
+    claimed, there = (None, None) if step.before is None else (tables.complete.get(step.before), tables.holes.get(step.before))
+    if there is not None:
+        return replace(there, seq=segment.seq)
+    return OpenHole(HoleCause.DDL, segment.upto_ts, segment.seq, vanished=False, text=query[:TEXT_MAX], complete=claimed)
 
 
 def _emptied(ddls: tuple[DdlRecord, ...]) -> Iterator[TableName]:

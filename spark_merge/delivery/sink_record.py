@@ -7,6 +7,8 @@
 - A sink that has segments and no file was fed by an earlier version, or under another name. A file of the same name for another output is
   none. What such a sink has is not known: it begins with the next segment, and no table of it is complete.
 - A file that is ahead of its sink is right: the sink was restored, and receives those segments again.
+- A hole (sidecar/shared/model/hole.py) ends by a dump, or by a word that lies beside the log: that is looked for where there is a hole, at
+  each batch.
 - It names the column rules (spark_merge/masks) with which the sink's rows were written. A sink with other ones stops: nobody can say which
   row is of which rules.
 """
@@ -19,6 +21,7 @@ from functools import partial
 from typing import NamedTuple
 
 from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.log.filled import read_words, upto_seqs
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import of_segment
 from sidecar.shared.log.manifest import Manifest
@@ -27,7 +30,7 @@ from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
-from spark_merge.delivery.complete import followed, received
+from spark_merge.delivery.complete import filled, followed, received
 from spark_merge.delivery.rereads import Rereads, lacking
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import LoggedSchemas
@@ -82,7 +85,10 @@ class SinkRecord:
             if segment.seq > tables.seq:
                 before, tables = tables, followed(tables, received(segment, self._sink.name), self._schemas)
                 tables = _without(tables, lacking(self._rereads, above_ts=before.upto_ts, upto_ts=segment.upto_ts))
-                due |= segment.next_schemas is not None or before.complete != tables.complete
+                due |= segment.next_schemas is not None or (before.complete, before.holes) != (tables.complete, tables.holes)
+        if tables.holes:
+            before, tables = tables, filled(tables, upto_seqs(read_words(self._log), tables))
+            due |= before is not tables
         if due or tables.seq - (self.written_seq or 0) >= LAG_MAX:
             self._check_owner(owner)
             self._write(tables, owner)
@@ -150,4 +156,5 @@ class SinkRecord:
 
 def _without(tables: SinkTables, names: Collection[TableName]) -> SinkTables:
     """Until a dump has brought them, these lack values."""
-    return replace(tables, complete={table: at for table, at in tables.complete.items() if table not in names})
+    holes = {table: replace(hole, complete=None) if table in names else hole for table, hole in tables.holes.items()}
+    return replace(tables, complete={table: at for table, at in tables.complete.items() if table not in names}, holes=holes)

@@ -23,10 +23,12 @@ from sidecar.pace.controller import NARROW_ROWS
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage
 from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_dumps
 from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, OperationHistory, Schemas
+from sidecar.run.sightings import SeenHoles
 from sidecar.shared.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.model.chunk import ChunkFile
+from sidecar.shared.model.hole import Hole, HoleCause, Sighting
 from sidecar.shared.model.messages import (
     Brackets,
     ChunkRead,
@@ -328,8 +330,10 @@ class Stage:
         self.beside = Beside.RIGHT
         self.limits = DumpLimits(readers=1)
         self.through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
+        self.sightings = SeenHoles()
 
     def attach(self, *, epoch: int = 1) -> Pipeline:
+        self.sightings = SeenHoles()
         outside = Outside(
             feed=self.feed,
             codec=FakeCodec(self.feed),
@@ -344,6 +348,7 @@ class Stage:
             through=self.through,
             beside=self.beside,
             wall_ms=lambda: WALL_MS + int(self.clock.time_s * 1000),
+            sightings=self.sightings,
         )
         return attach(outside, changefeed_id="cf", epoch=epoch, limits=PipelineLimits(dump=self.limits))
 
@@ -1470,3 +1475,57 @@ def test_a_progress_in_the_log_that_is_none_is_a_broken_log(strange: dict[str, o
     last = replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas="s"), progress={"x": 1, **result})
     with pytest.raises(LogBroken, match="progress that is not readable"):
         newest_dumps(last, (), log_id="")
+
+
+# ---- holes ----------------------------------------------------------------------------------------------------------
+
+
+def hole_at(since_ts: int) -> Hole:
+    return Hole(HoleCause.IMPORT, CommitTs(since_ts), (TABLE,), False, "IMPORT INTO t")
+
+
+def test_a_hole_is_in_the_first_segment_that_reaches_it_even_if_nothing_else_is() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.sightings.put(Sighting("imports", "7", hole_at(150)))
+    for upto in (101, 201):
+        stage.feed.say(resolved(upto))
+        pipeline.step(poll_s=0)
+    (manifest,) = stage.manifests()
+    assert (manifest.upto_ts, manifest.rows, manifest.holes, manifest.seen) == (200, 0, (hole_at(150),), {"imports": "7"})
+
+
+def test_how_far_watchers_have_looked_is_carried_from_segment_to_segment_and_owner_to_owner() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.sightings.put(Sighting("imports", "7"))
+    for upto in (101, 201):
+        stage.feed.say(put(upto - 50, "1"), resolved(upto))
+        pipeline.step(poll_s=0)
+    assert [(manifest.seen, manifest.holes) for manifest in stage.manifests()] == [({"imports": "7"}, ())] * 2
+    stage.attach(epoch=2)
+    assert stage.sightings.seen == {"imports": "7"}
+
+
+def test_a_hole_that_no_manifest_has_is_looked_for_again() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.sightings.put(Sighting("imports", "7", hole_at(50)))
+    stage.feed.say(resolved(101))
+    stage.notes.fails_at = "manifest"
+    with pytest.raises(Broken):
+        pipeline.step(poll_s=0)
+    stage.notes.fails_at = None
+    stage.attach(epoch=2)
+    assert stage.sightings.seen == {}
+
+
+def test_a_hole_names_its_tables_as_they_are_after_the_ddls_of_its_segment() -> None:
+    stage = Stage()
+    renamed = TableName("s", "renamed")
+    stage.schemas = MovingSchemas({0: SCHEMAS, 150: {renamed: replace(SCHEMAS[TABLE], name=renamed), MORE: SCHEMAS[MORE]}})
+    pipeline = stage.attach()
+    stage.sightings.put(Sighting("imports", "7", hole_at(150), frozenset({1})))
+    stage.feed.say(ddl(150), resolved(151))
+    pipeline.step(poll_s=0)
+    assert [hole.tables for manifest in stage.manifests() for hole in manifest.holes] == [(renamed,)]

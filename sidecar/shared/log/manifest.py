@@ -19,6 +19,7 @@ import msgspec
 
 import sidecar
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.hole import Hole, HoleCause
 from sidecar.shared.model.nouns import FIRST_SEQ, MARK_TABLE, CommitTs, Lane, ReadEnd, Seq, TableName
 
 FORMAT_VERSION = 2
@@ -93,6 +94,8 @@ class Manifest:
 
     `dumps_file`: has the dumps' tables that are not in `dumps` (dumps_file.py); empty: there are none.
 
+    `holes`: those that were noticed when it was written. `seen`: how far each watcher of causes has looked, by its name (model/hole.py).
+
     `data_sha256`: as of DataFile. `previous`: the sha256 of the bytes of the previous segment's manifest, in hex. The log fills it in; it
     is empty in the first segment, and where it is not known. Each is empty in logs of 0.4 and before.
     """
@@ -120,6 +123,8 @@ class Manifest:
     previous: str = ""
     dumps_file: str = ""
     read_ends: dict[Lane, ReadEnd] = field(default_factory=dict)
+    holes: tuple[Hole, ...] = ()
+    seen: dict[str, str] = field(default_factory=dict)
 
     @property
     def dumps(self) -> tuple[dict[str, Any], ...]:
@@ -176,6 +181,14 @@ class _Window(msgspec.Struct):
     sinks: tuple[str, ...] = ()
 
 
+class _Hole(msgspec.Struct):
+    cause: HoleCause
+    since_ts: _Ts
+    tables: tuple[tuple[str, str], ...] | None
+    vanished: bool
+    text: str
+
+
 class _Manifest(msgspec.Struct):
     seq: _Seq
     epoch: _Count
@@ -200,6 +213,8 @@ class _Manifest(msgspec.Struct):
     previous: str = ""
     dumps_file: str = ""
     read_ends: dict[Lane, tuple[int, _Epoch]] = {}
+    holes: tuple[_Hole, ...] = ()
+    seen: dict[str, str] = {}
 
 
 _MINOR = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\b")
@@ -248,6 +263,8 @@ def to_json(manifest: Manifest) -> bytes:
         | ({"dumps_file": manifest.dumps_file} if manifest.dumps_file else {})
         | ({"data_sha256": manifest.data_sha256} if manifest.data_sha256 else {})
         | ({"previous": manifest.previous} if manifest.previous else {})
+        | ({"holes": [_hole_to_json(hole) for hole in manifest.holes]} if manifest.holes else {})
+        | ({"seen": manifest.seen} if manifest.seen else {})
         | ({"writer": sidecar.__version__, "id": manifest.id} if manifest.id else {})
     )
     return data[:-1] + b',"sum":"%b"}' % _sum(data) if manifest.id else data
@@ -289,6 +306,11 @@ def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
     } | ({"sinks": window.sinks} if window.sinks else {})
 
 
+def _hole_to_json(hole: Hole) -> dict[str, Any]:
+    fields = {"cause": hole.cause, "since_ts": str(hole.since_ts), "tables": hole.tables}
+    return fields | {"vanished": hole.vanished, "text": hole.text}
+
+
 def from_json(data: bytes, *, name: str) -> Manifest:
     """Read a manifest; `name` is what an error calls it.
 
@@ -317,7 +339,8 @@ def from_json(data: bytes, *, name: str) -> Manifest:
     ddls = tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in manifest.ddls)
     read_ends = {lane: ReadEnd(*end) for lane, end in manifest.read_ends.items()}
     windows = tuple(map(_window, manifest.windows))
-    return Manifest(**fields | {"ddls": ddls, "windows": windows, "table_rows": by_table, "read_ends": read_ends})
+    holes = tuple(map(_hole, manifest.holes))
+    return Manifest(**fields | {"ddls": ddls, "windows": windows, "table_rows": by_table, "read_ends": read_ends, "holes": holes})
 
 
 def _minor(version: str, name: str) -> tuple[int, int]:
@@ -335,6 +358,7 @@ def _large_numbers(value: _Manifest) -> Iterator[int]:
         *value.positions.values(),
         *(position for position, _ in value.read_ends.values()),
         *(ddl.commit_ts for ddl in value.ddls),
+        *(hole.since_ts for hole in value.holes),
     )
     for window in value.windows:
         yield from (window.low_ts, window.high_ts, *(chunk.read_tso or 0 for chunk in window.chunks))
@@ -342,6 +366,11 @@ def _large_numbers(value: _Manifest) -> Iterator[int]:
 
 def _window(value: _Window) -> ClosedWindow:
     return ClosedWindow(value.dump_id, value.low_ts, value.high_ts, value.first_seq, tuple(map(_chunk, value.chunks)), value.sinks)
+
+
+def _hole(value: _Hole) -> Hole:
+    tables = None if value.tables is None else tuple(TableName(*table) for table in value.tables)
+    return Hole(value.cause, value.since_ts, tables, value.vanished, value.text)
 
 
 def _chunk(value: _Chunk) -> ChunkFile:

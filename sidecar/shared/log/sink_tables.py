@@ -1,4 +1,4 @@
-"""Which tables each sink has whole, one file a sink beside the segments (`SinkTables`); the sink's worker writes it.
+"""Which tables each sink has whole, and which have a hole, one file a sink beside the segments (`SinkTables`); the sink's worker writes it.
 
     sinks/{name}.json
 
@@ -21,6 +21,7 @@ from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import sink_tables_name
 from sidecar.shared.log.manifest import UNREADABLE
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
 
@@ -31,6 +32,17 @@ _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 class _Version(msgspec.Struct):
     version: int
+
+
+class _Hole(msgspec.Struct):
+    schema: str
+    table: str
+    cause: HoleCause
+    since_ts: _Number
+    seq: _Number
+    vanished: bool
+    text: str
+    complete: _Number | None
 
 
 class _File(msgspec.Struct):
@@ -48,6 +60,7 @@ class _File(msgspec.Struct):
     incarnation: _Number
     complete: tuple[tuple[str, str, _Number], ...]
     rules: str = ""
+    holes: tuple[_Hole, ...] = ()
 
 
 def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
@@ -64,7 +77,9 @@ def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
         "epoch": tables.epoch,
         "incarnation": tables.incarnation,
         "complete": [(*table, str(ts)) for table, ts in sorted(tables.complete.items())],
-    } | ({"rules": tables.rules} if tables.rules else {})
+    }
+    written |= {"rules": tables.rules} if tables.rules else {}
+    written |= {"holes": [_hole_to_json(*one) for one in sorted(tables.holes.items())]} if tables.holes else {}
     storage.write_atomically(log, sink_tables_name(tables.sink), msgspec.json.format(msgspec.json.encode(written), indent=0))
 
 
@@ -104,7 +119,18 @@ def _from_json(log: Folder, name: str, data: bytes, log_id: str) -> SinkTables |
         file.epoch,
         file.incarnation,
         file.rules,
+        {TableName(hole.schema, hole.table): _hole(hole) for hole in file.holes},
     )
+
+
+def _hole_to_json(table: TableName, hole: OpenHole) -> dict[str, object]:
+    ts = {"since_ts": str(hole.since_ts), "complete": _text(hole.complete)}
+    return table._asdict() | ts | {"cause": hole.cause, "seq": hole.seq, "vanished": hole.vanished, "text": hole.text}
+
+
+def _hole(hole: _Hole) -> OpenHole:
+    complete = None if hole.complete is None else CommitTs(hole.complete)
+    return OpenHole(hole.cause, CommitTs(hole.since_ts), Seq(hole.seq), hole.vanished, hole.text, complete)
 
 
 def _text(ts: CommitTs | None) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sidecar.shared.model.hole import OpenHole
 from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableName
 
 BATCHES_KEPT = 64
@@ -65,7 +66,8 @@ class SinkTables:
     secrets. `began_seq`: the first segment that it is known to have received; `began_ts`: where that segment begins, None for a sink that
     had earlier ones, of which nothing is known. `upto_ts`: the end of segment `seq`, None where that is not known. `complete`: the
     commit-ts from which on it has all rows of a table. A table that is not in it lacks rows, as far as is known. `epoch`, `incarnation`: of
-    the worker that wrote it. `rules`: the identity of the sink's column rules and salt, empty for none."""
+    the worker that wrote it. `rules`: the identity of the sink's column rules and salt, empty for none. `holes`: of tables that are not in
+    `complete` (model/hole.py)."""
 
     sink: str
     output: str
@@ -77,6 +79,7 @@ class SinkTables:
     epoch: int = 0
     incarnation: int = 0
     rules: str = ""
+    holes: Mapping[TableName, OpenHole] = field(default_factory=dict)
 
     def incomplete(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those of `tables`, by name."""

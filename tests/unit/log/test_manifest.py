@@ -12,6 +12,7 @@ import sidecar
 from sidecar.shared.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestOfLaterVersion, ManifestUnreadable, from_json, to_json
 from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.hole import Hole, HoleCause
 from sidecar.shared.model.nouns import (
     Column,
     ColumnDefinition,
@@ -60,6 +61,13 @@ manifests = st.builds(
     read_ends=st.dictionaries(texts.map(Lane), st.builds(ReadEnd, numbers, st.integers(0, (1 << 31) - 1)), max_size=3),
     id=texts,
     open_from=st.none() | seqs,
+    holes=st.lists(
+        st.builds(
+            Hole, st.sampled_from(HoleCause), ts, st.none() | st.lists(names, min_size=1, max_size=2).map(tuple), st.booleans(), texts
+        ),
+        max_size=2,
+    ).map(tuple),
+    seen=st.dictionaries(texts, texts, max_size=2),
 )
 columns = st.builds(
     Column,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sidecar.shared.log.identity import own_id
 from sidecar.shared.log.layout import sink_tables_name
 from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.shared.log.storage import Folder, open_folder
+from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
 
@@ -25,7 +27,9 @@ def log(tmp_path: Path) -> Folder:
 
 def tables_of(sink: str) -> SinkTables:
     complete = {TableName("shop", "a"): CommitTs(2**63), TableName("s.x", 'b"'): CommitTs(7)}
-    return SinkTables(sink, "file:///out", Seq(3), CommitTs(2**63), Seq(9), CommitTs(2**63 + 1), complete, 4, 5)
+    hole = OpenHole(HoleCause.IMPORT, CommitTs(2**63 + 5), Seq(7), True, "by x")
+    holes = {TableName("s", "h"): hole, TableName("s", "i"): replace(hole, complete=CommitTs(4))}
+    return SinkTables(sink, "file:///out", Seq(3), CommitTs(2**63), Seq(9), CommitTs(2**63 + 1), complete, 4, 5, holes=holes)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,12 +13,13 @@ from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.hole import Hole, HoleCause, OpenHole
 from sidecar.shared.model.messages import Brackets, ChunkRead, ReadChunk, SegmentBuilt, StartDump
 from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.schema_step import steps
 from sidecar.shared.model.sink_delivery import SinkTables
-from spark_merge.delivery.complete import followed, received
+from spark_merge.delivery.complete import filled, followed, received
 
 A, B, C = (TableName("shop", name) for name in "abc")
 SINCE = CommitTs(150)
@@ -105,6 +106,71 @@ def test_the_segment_is_counted_in() -> None:
     manifest, schemas = segment()
     tables = followed(HAS_A, manifest, schemas.__getitem__)
     assert (tables.seq, tables.upto_ts, tables.complete, tables.began_seq) == (5, 600, {A: SINCE}, 3)
+
+
+# ---- holes ----------------------------------------------------------------------------------------------------------
+
+IMPORTED = Hole(HoleCause.IMPORT, CommitTs(560), (A,), False, "IMPORT INTO a")
+OPEN_A = OpenHole(HoleCause.IMPORT, CommitTs(450), Seq(4), False, "IMPORT INTO a", SINCE)
+LACKS_A = replace(BEGAN, holes={A: OPEN_A})
+
+
+def after_hole(hole: Hole, has: SinkTables = HAS_A, progress: Progress | None = None) -> SinkTables:
+    manifest, schemas = segment(progress=progress, tables=({name: schema(name, id_) for id_, name in enumerate((A, B, C), 1)},) * 2)
+    return followed(has, replace(manifest, holes=(hole,)), schemas.__getitem__)
+
+
+def test_a_table_with_a_hole_is_not_complete() -> None:
+    tables = after_hole(IMPORTED)
+    assert tables.complete == {}
+    assert tables.holes == {A: OpenHole(HoleCause.IMPORT, CommitTs(560), Seq(5), False, "IMPORT INTO a", SINCE)}
+
+
+def test_a_hole_of_every_table_is_one_of_each_that_has_rows_in_the_log() -> None:
+    tables = after_hole(replace(IMPORTED, tables=None))
+    assert (tables.complete, set(tables.holes)) == ({}, {A, B, C})
+
+
+def test_a_dump_that_was_done_in_the_segment_of_the_hole_does_not_fill_it() -> None:
+    tables = after_hole(IMPORTED, BEGAN, dump(DONE))
+    assert (tables.complete, tables.holes[A].complete) == ({}, 550)
+
+
+@pytest.mark.parametrize(("since_seq", "fills"), [(3, False), (4, False), (5, True)])
+def test_a_pass_that_began_in_a_later_segment_fills_it(since_seq: int, fills: bool) -> None:
+    manifest, schemas = segment(progress=dump(replace(DONE, since_seq=Seq(since_seq))))
+    tables = followed(LACKS_A, manifest, schemas.__getitem__)
+    assert (tables.complete, tables.holes) == (({A: 550}, {}) if fills else ({}, {A: OPEN_A}))
+
+
+def test_a_dump_of_a_part_fills_nothing_and_one_fills_nothing_where_rows_vanished() -> None:
+    for part, hole in ((replace(DONE, whole=False), OPEN_A), (DONE, replace(OPEN_A, vanished=True))):
+        manifest, schemas = segment(progress=dump(replace(part, since_seq=Seq(5))))
+        tables = followed(replace(BEGAN, holes={A: hole}), manifest, schemas.__getitem__)
+        assert (tables.complete, tables.holes) == ({}, {A: hole})
+
+
+def test_a_word_ends_the_holes_that_were_noticed_up_to_its_segment() -> None:
+    vanished = replace(LACKS_A, holes={A: replace(OPEN_A, vanished=True)})
+    assert filled(vanished, {A: Seq(3), B: Seq(9)}) is vanished
+    told = filled(vanished, {A: Seq(4)})
+    assert (told.complete, told.holes) == ({A: SINCE}, {})
+    never = filled(replace(BEGAN, holes={A: replace(OPEN_A, complete=None)}), {A: Seq(4)})
+    assert (never.complete, never.holes) == ({}, {})
+
+
+def test_a_hole_follows_its_table_and_ends_with_its_rows() -> None:
+    def after(query: str, before: list[TableSchema], now: list[TableSchema]) -> Mapping[TableName, OpenHole]:
+        tables = tuple({one.name: one for one in each} for each in (before, now))
+        manifest, schemas = segment(query=query, tables=tables)
+        return followed(LACKS_A, manifest, schemas.__getitem__).holes
+
+    assert after("RENAME TABLE a TO b", [schema(A, 1)], [schema(B, 1)]) == {B: OPEN_A}
+    assert after("DROP TABLE a", [schema(A, 1)], []) == {}
+    assert after("TRUNCATE TABLE a", [schema(A, 1)], [schema(A, 2)]) == {}
+    assert after("ALTER TABLE b ADD x INT", [schema(A, 1), schema(B, 2)], [schema(A, 1), schema(B, 2)]) == {A: OPEN_A}
+    again = after("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b", [schema(A, 1, 5)], [schema(A, 1, 6)])
+    assert again == {A: replace(OPEN_A, seq=Seq(5))}, "from the first of them on, until a pass after the last"
 
 
 # ---- DDLs -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,98 @@
+"""Holes: rows that came, changed or vanished in TiDB without a change in the feed.
+
+    a watcher sees a cause ─► Sighting ─► the pipeline, once the log is there ─► Hole in a manifest ─► OpenHole of each sink ─► filled
+
+- A hole is of whole tables, from `since_ts` on. It is durable with the manifest of the segment in which it was noticed, so it was caused
+  before the next segment begins. What a dump reads whose pass begins in a later segment has its rows.
+- A sink that receives that segment has the table incomplete until the hole is filled there: by a whole dump whose pass began in a later
+  segment, or by somebody's word (log/filled.py), an operator's or that of a verification that ended without a difference.
+- Where rows vanished, no dump fills it: it brings rows and removes none. The verification with repair that follows an exact dump does.
+- A watcher says how far it has looked. The manifest keeps that beside the holes, so what it saw is noticed again after a crash, or was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+
+TEXT_MAX = 300
+"""Characters of a hole's text: it is in a manifest, and in each sink's file for each table."""
+
+
+class HoleCause(StrEnum):
+    """DDL: one that brings or takes rows (EXCHANGE PARTITION, RECOVER, a rename from outside). IMPORT: IMPORT INTO, Lightning. RESTORE: BR,
+    PITR. FLASHBACK: of a cluster or a database. GAP: the changefeed left changes out. PARKED: a message that an operator parked. SKIPPED: a
+    row of the log that an operator skipped."""
+
+    DDL = "ddl"
+    IMPORT = "import"
+    RESTORE = "restore"
+    FLASHBACK = "flashback"
+    GAP = "gap"
+    PARKED = "parked"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """`tables`: by their names after the segment that has it; None: each that is there. `vanished`: rows that a sink has may be gone in
+    TiDB. `text`: for people."""
+
+    cause: HoleCause
+    since_ts: CommitTs
+    tables: tuple[TableName, ...] | None
+    vanished: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What `watcher` saw, or only how far it has looked: `seen`, of its own form. `table_ids`: ids of tables or partitions, whatever
+    their names are by then; where there are none, `hole.tables` says it."""
+
+    watcher: str
+    seen: str
+    hole: Hole | None = None
+    table_ids: frozenset[int] = frozenset()
+
+    def among(self, tables: Mapping[TableName, TableSchema]) -> Hole | None:
+        """The hole of those of `tables`; None where it is of none of them."""
+        hole = self.hole
+        if hole is None:
+            return None
+        if self.table_ids:
+            ids = self.table_ids
+            there = tuple(sorted(name for name, table in tables.items() if table.table_id in ids or not ids.isdisjoint(table.physical_ids)))
+        elif hole.tables is None:
+            return replace(hole, text=hole.text[:TEXT_MAX])
+        else:
+            folded = {name.folded() for name in hole.tables}
+            there = tuple(sorted(name for name in tables if name.folded() in folded))
+        return replace(hole, tables=there, text=hole.text[:TEXT_MAX]) if there else None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHole:
+    """Of one table in one sink. `since_ts`, `cause`, `text`: of the first of several. `seq`: the last segment in which one was noticed.
+    `complete`: from where on the sink had all rows before it; None: it had not."""
+
+    cause: HoleCause
+    since_ts: CommitTs
+    seq: Seq
+    vanished: bool
+    text: str
+    complete: CommitTs | None = None
+
+
+def opened(holes: Iterable[Hole], there: Mapping[TableName, OpenHole], tables: Iterable[TableName], seq: Seq) -> dict[TableName, OpenHole]:
+    """`there` with the holes of segment `seq`, among a log's `tables`."""
+    then, names = dict(there), tuple(tables)
+    for hole in holes:
+        for table in names if hole.tables is None else hole.tables:
+            first = then.get(table)
+            new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text)
+            then[table] = new if first is None else replace(first, seq=seq, vanished=first.vanished or hole.vanished)
+    return then
