@@ -1,6 +1,7 @@
 """The process: settings in, parts together, terms of ownership one after another.
 
     app                standby, term, standby …;  term  one ownership: attach, step, close
+    outside            what a term has of its own, connected
     between_terms      what a process keeps of a term for its next one;  takeover  whether a standby could take over
     changefeed_watch   the changefeed in etcd, read and watched;  resumes  what a resume omitted;  sightings  holes, until the log has them
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
