@@ -57,6 +57,9 @@ Exact = Annotated[
     bool,
     typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
 ]
+Holes = Annotated[
+    bool, typer.Option("--holes", help="The tables that are incomplete, as dumpquery shows, and nothing else; --exact where rows vanished.")
+]
 BracketsGiven = Annotated[
     Brackets | None,
     typer.Option(
@@ -120,10 +123,7 @@ def dumpstart(
     sink: SinkNames = None,
     for_ddl: ForDdl = None,
     exact: Exact = False,
-    holes: Annotated[
-        bool,
-        typer.Option("--holes", help="The tables that are incomplete, as dumpquery shows, and nothing else; --exact where rows vanished."),
-    ] = False,
+    holes: Holes = False,
     delete_at_most: DeleteAtMost = None,
     brackets: BracketsGiven = None,
     chunk_rows: ChunkRows = None,

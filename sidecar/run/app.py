@@ -31,6 +31,7 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.console.listening import check_console, console_address
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.judging import Targets
+from sidecar.control.local_call import LocalCall
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import serve
 from sidecar.control.served import Served
@@ -52,6 +53,7 @@ from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed, settl
 from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
+from sidecar.run.filling import NAME, Filling
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, started, stopped, stopping, term_ended
@@ -171,7 +173,7 @@ class Sidecar:
         self._checks.append(self.deliveries.check)
         self.estimates = Estimates(self.schemas)
         self._remote = remote_reads(config, self._worker, self._parts, cluster_id=self.changefeed.upstream_id)
-        service = ControlService(self._served())
+        self.service = service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
         console = begin_console(
@@ -291,6 +293,9 @@ class Sidecar:
         self._verifications = verifications
         services.serve("verifications", verifications.serve)
         serve_certificates(term, self.client, self.measured, services)
+        if self.config.dump.fill_holes:
+            start = lambda request: self.service.Start(request, LocalCall(NAME, ""))  # noqa: E731 - as short as it is used
+            services.serve("holes' dumps", Filling(lambda: self.status, history, start).serve)
         return services
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, services: Services, waited_s: float) -> None:

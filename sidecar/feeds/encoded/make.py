@@ -19,7 +19,7 @@ from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.column_order import CodecInColumnOrder, takes_other_names
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, may_change_rows, names_of
-from sidecar.feeds.encoded.parked import Parking
+from sidecar.feeds.encoded.parked import MessageParking
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
 from sidecar.feeds.encoded.whole_rows import CodecOfWholeRows, Fetch, WithWholeRows
 from sidecar.shared.codecs.contract import Claim, Codec, CodecWithDescriptions, CodecWithParts, KeyAlone
@@ -82,7 +82,7 @@ def of_messages(
     if takes_other_names(changefeed):
         codec = CodecInColumnOrder(codec, cast(CodecWithDescriptions, messages_codec), lambda: schemas.tables, lambda: schemas.after_ts)
     claims_folder(changefeed, config.kafka)  # raises before a term begins
-    parking = Parking(log_folder(config.log.uri), messages_codec)
+    parking = MessageParking(log_folder(config.log.uri), messages_codec)
 
     def opening() -> LiveFeed:
         rows = SelectedTables(source, SelectedColumns.of(changefeed))

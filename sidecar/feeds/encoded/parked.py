@@ -1,8 +1,8 @@
 """A message that stops the stream is kept for an operator to look at; one that he has parked is as if it had not been sent.
 
 - It is passed before anything looks into it: what is parked stops nothing.
-- Its tables have a hole before its lane is read past it: the pipeline hears of it in the poll in which the message would have come, and
-  writes that with the next segment. Where the message comes again, so does the hole.
+- Its tables have a hole before its lane is read past it: the poll in which the message would have come reports it, and the next segment
+  has it. Where the message comes again, so does the hole.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Lane, Message, ReadEnd
 
 
-class Parking:
-    """Of one term. `passed` is called with each message that is passed, in the thread that polls."""
+class MessageParking:
+    """As Parking, of one term. `passed` is called with each message that is passed, in the thread that polls."""
 
     def __init__(self, log: Folder, codec: Codec) -> None:
         self.passed: Callable[[Parked], object] = lambda _: None

@@ -6,11 +6,13 @@ import getpass
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from sidecar.cli.park import SHOWN_BYTES
 from sidecar.shared.log.parked import StoppedAt, read_parked, write_stopped
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Lane, TableName
@@ -59,6 +61,12 @@ def test_alone_it_shows_where_the_stream_stopped_and_changes_nothing(
     assert run(monkeypatch, "park", "--config", stopped, "--list") == 0
     assert capsys.readouterr().out == "no message has been parked\n"
     assert read_parked(open_folder(str(tmp_path / "log"))) == []
+
+
+def test_of_a_large_message_it_shows_the_beginning(monkeypatch: pytest.MonkeyPatch, capsys: Said, config: str, tmp_path: Path) -> None:
+    write_stopped(open_folder(str(tmp_path / "log")), replace(STOPPED, key=b"k" * 9999))
+    assert run(monkeypatch, "park", "--config", config) == 0
+    assert f"key: 9999 bytes: '{'k' * SHOWN_BYTES}'\n" in capsys.readouterr().out
 
 
 def test_a_message_is_parked_for_the_tables_that_are_named(

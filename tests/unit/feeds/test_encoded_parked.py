@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.feeds.contract import NotifyingFeed
-from sidecar.feeds.encoded.parked import Parking
+from sidecar.feeds.encoded.parked import MessageParking
 from sidecar.shared.codecs.canal_json import CanalJson
 from sidecar.shared.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from sidecar.shared.log.parked import Parked, StoppedAt, park, read_stopped
@@ -33,9 +33,9 @@ def message(position: int, value: bytes | None, *, lane: Lane = LANE) -> Message
     return Message(lane, position, None, value)
 
 
-def around(log: Folder, messages: Sequence[Message]) -> tuple[Parking, NotifyingFeed, list[Parked]]:
+def around(log: Folder, messages: Sequence[Message]) -> tuple[MessageParking, NotifyingFeed, list[Parked]]:
     """A term's; what is passed comes into the list."""
-    parking, passed = Parking(log, CanalJson()), list[Parked]()
+    parking, passed = MessageParking(log, CanalJson()), list[Parked]()
     feed = parking.around(cast(NotifyingFeed, Sent(messages, at_once=2)))
     parking.passed = passed.append
     feed.seek({})
@@ -55,7 +55,7 @@ def decide(log: Folder, one: Message) -> Parked:
     return parked
 
 
-def stop(parking: Parking, feed: NotifyingFeed) -> FeedError:
+def stop(parking: MessageParking, feed: NotifyingFeed) -> FeedError:
     """As the pipeline reads, until it cannot."""
     codec = CanalJson()
     for _ in range(20):

@@ -481,7 +481,7 @@ def test_a_previous_owner_leaves_the_next_ones_reserve(disk: Path) -> None:
 
 
 class Kept:
-    """As Parking: keeps the message that it is told of, if it knows it."""
+    """As Parking: keeps the message that an error names, if it knows it."""
 
     def __init__(self, known: bool) -> None:
         self.known, self.stops = known, list[FeedError]()
