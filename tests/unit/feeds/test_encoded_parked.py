@@ -108,6 +108,13 @@ def test_of_several_at_one_place_it_is_the_one_that_cannot_be_read(log: Folder) 
     assert stopped.value == POISON
 
 
+def test_a_gap_before_a_parked_message_is_one_before_the_next(log: Folder) -> None:
+    messages = [message(1, POISON)._replace(after_gap=True), message(2, b"{}"), message(3, b"{}")]
+    decide(log, messages[0])
+    _, feed, _ = around(log, messages)
+    assert [(one.position, one.after_gap) for one in polled(feed)] == [(2, True), (3, False)]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from(["a", "b"])), max_size=10))
 def test_what_is_gone_before_a_parked_message_is_gone_before_the_next_one(made: list[tuple[bool, bool, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -30,8 +30,7 @@ def made(folder: Path, opened: ExitStack, brought: Mock) -> Outside:
 def test_feed_and_source_end_with_the_term(tmp_path: Path) -> None:
     brought = Mock()
     with ExitStack() as opened:
-        parts = made(tmp_path, opened, brought)
-        assert parts.feed is brought.feed.return_value
+        assert made(tmp_path, opened, brought).feed == brought.feed.return_value
         brought.feed.return_value.close.assert_not_called()
     brought.feed.return_value.close.assert_called_once()
 
