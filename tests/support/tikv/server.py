@@ -71,8 +71,8 @@ class TikvServers:
         self._stores: dict[int, Any] = {}
         self._pd: list[Any] = []
         for number in range(PD_MEMBERS):
-            server, address = self._serve((pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number)))
-            keyspacepb_pb2_grpc.add_KeyspaceServicer_to_server(_Keyspaces(self), server)  # type: ignore[no-untyped-call]  # generated
+            keyspaces = keyspacepb_pb2_grpc.add_KeyspaceServicer_to_server, _Keyspaces(self)
+            server, address = self._serve((pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number)), keyspaces)
             if etcd:
                 server.add_generic_rpc_handlers((_EtcdBehind(etcd),))
             self._pd.append(server)
