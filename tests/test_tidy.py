@@ -154,7 +154,6 @@ TESTED_THROUGH = {
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.shared.reads.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.shared.reads.indexes": "tests/unit/adapters/test_tidb_schema.py",
-    "sidecar.shared.reads.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.control.preview": "tests/unit/control/test_service.py",
     "sidecar.feeds.push.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.session": "tests/unit/feeds/test_push_puller.py",

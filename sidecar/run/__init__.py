@@ -19,6 +19,7 @@
     retention          what keeps segments that every sink has, and for how long
     filling            dumps of what is incomplete, without an operator
     completing         the dump that brings a sink the rows that it lacks
+    gc_hold            what is read as of a moment of TiDB, and that it stays there
     log_events         which log lines a person reads;  dump_events  of dumps;  log_event  one of them;  logs  how lines are written
     merge_process      the merge worker as a child;  own_worker  the one of this process
 

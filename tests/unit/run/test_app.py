@@ -103,6 +103,9 @@ class OneStep:
     def sinks(self) -> tuple[()]:
         return ()
 
+    def serve_gc_hold(self, _: object) -> Callable[[], None]:
+        return lambda: None
+
     def quiet(self, *_: object, **__: object) -> None:
         """Nothing is wrong."""
 
