@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sidecar.shared.errors import MessageUnreadable
-from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.model.nouns import CommitTs, TableName
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor, TableInfo
 from sidecar.shared.sql.lexer import tokens
 
@@ -40,6 +40,7 @@ _DELETE_ONLY, _WRITE_ONLY, _PUBLIC = 1, 2, 5
 _SWITCH_STATES = dict.fromkeys(map(int, _REORGANISING), _PUBLIC)
 _SWITCH_STATES |= dict.fromkeys(map(int, (Action.TRUNCATE_TABLE_PARTITION, Action.DROP_TABLE_PARTITION)), _DELETE_ONLY)
 _COLUMN_ACTIONS = {Action.MODIFY_COLUMN, Action.DROP_COLUMN, Action.MULTI_SCHEMA_CHANGE}
+_WITHOUT_VERSION = {Action.FLASHBACK_CLUSTER, Action.REFRESH_META}
 _MULTIPLE = {Action.CREATE_TABLES, Action.RENAME_TABLES}
 
 
@@ -202,6 +203,15 @@ def history_job(job_meta: bytes, *, at: str) -> DdlJob | None:
     return _done(job, job.binlog, CommitTs(job.binlog.FinishedTS), at)
 
 
+def past_job(job_meta: bytes, *, at: str) -> DdlJob | None:
+    """As `history_job`, and also what changes rows without a schema version of its own: FLASHBACK CLUSTER (seen on 9.0.0-beta.2), REFRESH
+    META."""
+    job = _decoded(job_meta, at)
+    if job.state == _SYNCED and job.binlog is not None and job.type in _WITHOUT_VERSION:
+        return _done(job, job.binlog, CommitTs(job.binlog.FinishedTS), at)
+    return history_job(job_meta, at=at)
+
+
 def ended_job(job_meta: bytes, *, commit_ts: CommitTs, query: str, at: str) -> tuple[bool, DdlJob | None]:
     """A row of either table, of a job whose true commit_ts is known: whether the job is over, and what it did, None for nothing (rolled
     back, or without a change). `query`: its statement as TiDB restores it, names in backquotes. Raises MessageUnreadable."""
@@ -250,6 +260,7 @@ def _done(job: _Job, binlog: _Binlog, commit_ts: CommitTs, at: str) -> DdlJob:
         tables=_tables(job, binlog, at),
         schema_version=binlog.SchemaVersion,
         finished_ts=binlog.FinishedTS,
+        involved=_involved(job),
     )
 
 
@@ -368,6 +379,33 @@ def _renamed_by(query: str, last_schema: str) -> list[_Involved]:
     session = last_schema if len(sides[-1]) == 1 else ""
     named = [_Involved(side[0] if len(side) > 1 else session, side[-1]) for side in sides if side]
     return named if all(one.database for one in named[1::2]) else []
+
+
+def _involved(job: _Job) -> tuple[TableName, ...]:
+    if job.involving_schema_info:
+        return tuple(TableName(one.database, one.table) for one in job.involving_schema_info)
+    return involved_by(job.type, job.query, job.schema_name)
+
+
+def involved_by(action: int, query: str, schema_name: str) -> tuple[TableName, ...]:
+    """`DdlJob.involved`, of a job that does not have it, out of its statement; `schema_name`: the job's."""
+    involved: list[_Involved] = []
+    if action in (Action.RENAME_TABLE, Action.RENAME_TABLES):
+        involved = _renamed_by(query, schema_name)
+    elif action == Action.EXCHANGE_PARTITION:
+        involved = [_Involved(one.database or schema_name, one.table) for one in _tables_of(query)]
+    return tuple(TableName(one.database, one.table) for one in involved)
+
+
+def _tables_of(query: str) -> list[_Involved]:
+    """The names behind each word TABLE, in small letters."""
+    names = []
+    every = list(tokens(query))
+    for at, token in enumerate(every):
+        if (token.kind, token.value) == ("word", "TABLE"):
+            first, dot, second = [*every[at + 1 : at + 4], *every[-1:] * 3][:3]
+            names.append(_Involved(first.name.lower(), second.name.lower()) if dot.text == "." else _Involved("", first.name.lower()))
+    return names
 
 
 def _recovered(job: _Job, at: str) -> list[TableInfo]:
