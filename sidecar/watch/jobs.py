@@ -18,7 +18,8 @@ from sidecar.watch.contract import JOBS, Looked, seen_fields, seen_text
 
 NO_TIDB = "holes by DDL, import and restore are not watched: the source is no TiDB"
 SHOWN_ONLY = (
-    "of holes by DDL jobs only what information_schema shows is watched: GRANT SELECT ON mysql.tidb_ddl_job and ON mysql.tidb_ddl_history"
+    "holes by DDL jobs are watched as far as information_schema shows them: "
+    "GRANT SELECT ON mysql.tidb_ddl_job and ON mysql.tidb_ddl_history"
 )
 
 

@@ -49,7 +49,10 @@ class RecordedJob:
         return self.synced_ts is not None and ts >= self.synced_ts
 
     def meta(self, ts: int) -> str:
-        return json.dumps(self.job if self.is_synced(ts) else self.job | {"state": 1})
+        """Running, then in the history with `synced_ts`."""
+        if not self.is_synced(ts):
+            return json.dumps(self.job | {"state": 1})
+        return json.dumps(self.job | {"binlog": self.job["binlog"] | {"FinishedTS": self.synced_ts}})
 
 
 def every_job() -> list[RecordedJob]:
