@@ -1,4 +1,4 @@
-"""The changefeed's definition: which of its tables' changes it left out under an earlier one, and lets through now.
+"""The changefeed's definition: what an earlier one omitted of its tables, and this one lets through.
 
 - What a filter or a selector omitted was right then, and is missing once another one lets it through. It is a hole of that table, since
   where the log ends: TiCDC takes another definition only while the changefeed is paused. Rules that omit more than before miss nothing.

@@ -1,4 +1,4 @@
-"""Stretches of time that the changefeed left out, by what TiCDC and PD keep of it in etcd.
+"""Stretches of time that the changefeed skipped, by what TiCDC and PD keep of it in etcd.
 
     ResumeWatch     it was resumed with --overwrite-checkpoint-ts (sidecar/shared/ticdc/resumes.py): all that it skipped is missing
     VersionWatch    PD's GC safe point has passed its checkpoint: what it has not sent is collected in part, and TiCDC refuses to continue

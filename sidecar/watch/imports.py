@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sidecar.adapters.tidb.imports import IMPORT_JOBS, PITR_ID_MAP, RESTORE_REGISTRY, ImportJob, Unread
+from sidecar.adapters.tidb.imports import IMPORT_JOBS, PITR_ID_MAP, RESTORE_REGISTRY, ImportJob, NotReadable
 from sidecar.shared.model.hole import Hole, HoleCause, Sighting
 from sidecar.shared.model.nouns import physical_ms, ts_at
 from sidecar.watch.contract import IMPORTS, Looked, seen_fields, seen_text
@@ -27,7 +27,7 @@ class ImportWatch:
 
     name = IMPORTS
 
-    def __init__(self, read: Callable[[float], list[ImportJob] | Unread], now_s: Callable[[], float], looked: Looked) -> None:
+    def __init__(self, read: Callable[[float], list[ImportJob] | NotReadable], now_s: Callable[[], float], looked: Looked) -> None:
         fields = seen_fields(looked.seen, "from_s")
         self._begin_s = float(fields.get("begin_s", physical_ms(looked.begin_ts) / 1000))
         self._from_s = float(fields.get("from_s", self._begin_s))
@@ -40,7 +40,7 @@ class ImportWatch:
             return []
         from_s = max(self._begin_s, self._now_s() - LATE_S)
         jobs = self._read(self._from_s)
-        if isinstance(jobs, Unread):
+        if isinstance(jobs, NotReadable):
             self.unwatched = unread_text(IMPORT_JOBS, jobs)
             return []
         sightings, states = [], dict(self._states)
@@ -70,13 +70,13 @@ CAUSES = {IMPORT_JOBS: "IMPORT INTO", RESTORE_REGISTRY: "a restore (BR)", PITR_I
 """By the table that shows them."""
 
 
-def unread_text(table: str, why: Unread) -> str:
+def unread_text(table: str, why: NotReadable) -> str:
     """What is not watched, and the way out."""
     cause = CAUSES[table]
     match why:
-        case Unread.NO_RIGHT:
+        case NotReadable.NO_RIGHT:
             return f"holes by {cause} are not watched: GRANT SELECT ON {table}"
-        case Unread.NO_TABLE:
+        case NotReadable.NO_TABLE:
             return f"holes by {cause} are not watched: this TiDB has no {table}"
-        case Unread.NO_TIDB:
+        case NotReadable.NO_TIDB:
             return f"holes by {cause} are not watched: the source is no TiDB"

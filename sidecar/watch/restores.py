@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from sidecar.adapters.tidb.imports import PITR_ID_MAP, RESTORE_REGISTRY, PitrMap, RestoreTask, Unread
+from sidecar.adapters.tidb.imports import PITR_ID_MAP, RESTORE_REGISTRY, NotReadable, PitrMap, RestoreTask
 from sidecar.shared.errors import RefusedRequest
 from sidecar.shared.model.hole import Hole, HoleCause, Sighting
 from sidecar.shared.model.nouns import TableName, physical_ms, ts_at
@@ -31,8 +31,8 @@ COMMAND_MAX = 40
 class RestorePlaces(NamedTuple):
     """As of adapters/tidb/imports.py. `names`: the tables that there are."""
 
-    tasks: Callable[[], list[RestoreTask] | Unread]
-    maps: Callable[[float], list[PitrMap] | Unread]
+    tasks: Callable[[], list[RestoreTask] | NotReadable]
+    maps: Callable[[float], list[PitrMap] | NotReadable]
     names: Callable[[], tuple[TableName, ...]]
 
 
@@ -110,11 +110,11 @@ class RestoreWatch:
             text = f"{text}; its filters cannot be read: {error.message}"
         return Hole(HoleCause.RESTORE, ts_at(int(since_s * 1000)), tables, vanished=False, text=text)
 
-    def _readable(self, table: str, read: Callable[[], list[Any] | Unread]) -> list[Any] | None:
+    def _readable(self, table: str, read: Callable[[], list[Any] | NotReadable]) -> list[Any] | None:
         if table in self._unread:
             return None
         rows = read()
-        if isinstance(rows, Unread):
+        if isinstance(rows, NotReadable):
             self._unread[table] = unread_text(table, rows)
             return None
         return rows

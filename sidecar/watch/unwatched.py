@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sidecar.adapters.tidb.ddl_history import may_read
-from sidecar.adapters.tidb.imports import Unread, unread
+from sidecar.adapters.tidb.imports import NotReadable, unread
 from sidecar.shared.config import Config
 from sidecar.watch.imports import CAUSES, unread_text
 from sidecar.watch.jobs import NO_TIDB, SHOWN_ONLY
@@ -22,13 +22,13 @@ def unwatched(config: Config) -> Iterator[tuple[str, bool]]:
     """Each cause in words, and whether a GRANT is all that it lacks. Raises SourceError."""
     source = config.source
     reasons = {table: unread(source, table) for table in CAUSES}
-    if Unread.NO_TIDB in reasons.values():
+    if NotReadable.NO_TIDB in reasons.values():
         yield NO_TIDB, False
     else:
         if not may_read(source):
             yield SHOWN_ONLY, True
         for table, why in reasons.items():
             if why is not None:
-                yield unread_text(table, why), why is Unread.NO_RIGHT
+                yield unread_text(table, why), why is NotReadable.NO_RIGHT
     if not in_ticdcs_etcd(config):
         yield NO_ETCD, False

@@ -34,7 +34,7 @@ FILTERS_APART = "\x1f"
 """Between the filters of a restore (br/pkg/registry, FilterSeparator)."""
 
 
-class Unread(Enum):
+class NotReadable(Enum):
     """Why a table cannot be read."""
 
     NO_RIGHT = "no right"
@@ -72,7 +72,7 @@ class PitrMap(NamedTuple):
     written_s: float
 
 
-def import_jobs(settings: SourceSection, since_s: float) -> list[ImportJob] | Unread:
+def import_jobs(settings: SourceSection, since_s: float) -> list[ImportJob] | NotReadable:
     """Those that have not ended, or not before `since_s`. Raises SourceError, SourceLost; so do all below."""
     rows = _read(
         settings,
@@ -81,7 +81,7 @@ def import_jobs(settings: SourceSection, since_s: float) -> list[ImportJob] | Un
         f" FROM {IMPORT_JOBS} WHERE end_time IS NULL OR UNIX_TIMESTAMP(end_time) >= %s",
         (since_s,),
     )
-    if isinstance(rows, Unread):
+    if isinstance(rows, NotReadable):
         return rows
     return [
         ImportJob(int(number), TableName(str(schema), str(table)), int(table_id), str(status), _seconds(began_s), _seconds(ended_s))
@@ -89,13 +89,13 @@ def import_jobs(settings: SourceSection, since_s: float) -> list[ImportJob] | Un
     ]
 
 
-def restore_tasks(settings: SourceSection) -> list[RestoreTask] | Unread:
+def restore_tasks(settings: SourceSection) -> list[RestoreTask] | NotReadable:
     rows = _read(
         settings,
         RESTORE_REGISTRY,
         f"SELECT id, filter_strings, cmd, restored_ts, upstream_cluster_id, UNIX_TIMESTAMP(task_start_time) FROM {RESTORE_REGISTRY}",
     )
-    if isinstance(rows, Unread):
+    if isinstance(rows, NotReadable):
         return rows
     return [
         RestoreTask(
@@ -110,7 +110,7 @@ def restore_tasks(settings: SourceSection) -> list[RestoreTask] | Unread:
     ]
 
 
-def pitr_maps(settings: SourceSection, since_s: float) -> list[PitrMap] | Unread:
+def pitr_maps(settings: SourceSection, since_s: float) -> list[PitrMap] | NotReadable:
     """Those written at `since_s` or later."""
     rows = _read(
         settings,
@@ -119,13 +119,13 @@ def pitr_maps(settings: SourceSection, since_s: float) -> list[PitrMap] | Unread
         " GROUP BY restored_ts, upstream_cluster_id HAVING written_s >= %s",
         (since_s,),
     )
-    return rows if isinstance(rows, Unread) else [PitrMap(int(ts), int(cluster), float(written_s)) for ts, cluster, written_s in rows]
+    return rows if isinstance(rows, NotReadable) else [PitrMap(int(ts), int(cluster), float(written_s)) for ts, cluster, written_s in rows]
 
 
-def unread(settings: SourceSection, table: str) -> Unread | None:
+def unread(settings: SourceSection, table: str) -> NotReadable | None:
     """Whether a table of TiDB's own cannot be read."""
     rows = _read(settings, table, f"SELECT 1 FROM {table} LIMIT 0")
-    return rows if isinstance(rows, Unread) else None
+    return rows if isinstance(rows, NotReadable) else None
 
 
 def table_names(settings: SourceSection, schema: str = "") -> tuple[TableName, ...]:
@@ -139,17 +139,17 @@ def table_names(settings: SourceSection, schema: str = "") -> tuple[TableName, .
     return tuple(sorted(name for name in names if not is_system_schema(name.schema)))
 
 
-def _read(settings: SourceSection, table: str, sql: str, values: Sequence[object] | None = None) -> tuple[Row, ...] | Unread:
-    def rows(session: MysqlSession) -> tuple[Row, ...] | Unread:
+def _read(settings: SourceSection, table: str, sql: str, values: Sequence[object] | None = None) -> tuple[Row, ...] | NotReadable:
+    def rows(session: MysqlSession) -> tuple[Row, ...] | NotReadable:
         if session.flavour is not Flavour.TIDB:
-            return Unread.NO_TIDB
+            return NotReadable.NO_TIDB
         try:
             return session.rows(sql, values)
         except pymysql.err.MySQLError as error:
             if code_of(error) in NO_RIGHT:
-                return Unread.NO_RIGHT
+                return NotReadable.NO_RIGHT
             if code_of(error) in NO_RELATION:
-                return Unread.NO_TABLE
+                return NotReadable.NO_TABLE
             raise
 
     with closing(MysqlSession(Account.of(settings), Role.READ_SOURCE)) as session:

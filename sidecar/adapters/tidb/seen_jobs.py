@@ -22,7 +22,8 @@ from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.reads.snapshot import as_of, present_ts
-from sidecar.shared.rowcodec.ddl_job import involved_by, past_job
+from sidecar.shared.rowcodec.ddl_job import past_job
+from sidecar.shared.rowcodec.ddl_names import involved_by
 from sidecar.shared.schema.ddl import Action, DdlJob, JobTable
 from sidecar.shared.schema.job_holes import MODE_UNKNOWN
 

@@ -27,8 +27,8 @@ import msgspec
 
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.rowcodec.ddl_names import Involved, involved_by, renamed_by
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor, TableInfo
-from sidecar.shared.sql.lexer import tokens
 
 _RUNNING, _ROLLED_BACK, _DONE, _CANCELLED, _SYNCED = 1, 3, 4, 5, 6
 _STATES = range(11)
@@ -74,11 +74,6 @@ class _MultiSchema(msgspec.Struct):
     sub_jobs: list[_SubJob] | None = None
 
 
-class _Involved(msgspec.Struct):
-    database: str = ""
-    table: str = ""
-
-
 class _Job(msgspec.Struct):
     """Fields that are not named here do not change what a job did."""
 
@@ -93,7 +88,7 @@ class _Job(msgspec.Struct):
     query: str = ""
     binlog: _Binlog | None = None
     raw_args: Any = None
-    involving_schema_info: list[_Involved] | None = None
+    involving_schema_info: list[Involved] | None = None
     multi_schema_info: _MultiSchema | None = None
 
 
@@ -217,7 +212,7 @@ def ended_job(job_meta: bytes, *, commit_ts: CommitTs, query: str, at: str) -> t
     back, or without a change). `query`: its statement as TiDB restores it, names in backquotes. Raises MessageUnreadable."""
     job = _decoded(job_meta, at)
     if job.type == Action.RENAME_TABLES and job.raw_args is None and not job.involving_schema_info:
-        job.involving_schema_info = _renamed_by(query, job.schema_name)
+        job.involving_schema_info = renamed_by(query, job.schema_name)
     if job.state in (_ROLLED_BACK, _CANCELLED):
         return True, None
     if job.state not in (_DONE, _SYNCED):
@@ -364,48 +359,13 @@ def _renamed_into(job: _Job, at: str) -> list[int | str]:
         return [one.new_schema_id for one in renamed.rename_table_infos]
     if renamed.new_schema_ids is not None:
         return list(renamed.new_schema_ids)
-    return [one.database for one in (job.involving_schema_info or _renamed_by(job.query, job.schema_name))[1::2]]
-
-
-def _renamed_by(query: str, last_schema: str) -> list[_Involved]:
-    """As `involving_schema_info`, which older TiDB does not keep, nor arguments of what is over. A name without a schema is of the
-    session's, which `last_schema`, the one that the last table is renamed into, is where that has none; else it is not known: nothing."""
-    sides: list[list[str]] = [[]]
-    for token in list(tokens(query))[2:]:
-        if token.value in ("TO", ",") and token.kind in ("word", "sign"):
-            sides.append([])
-        elif token.kind in ("word", "name"):
-            sides[-1].append(token.name.lower())
-    session = last_schema if len(sides[-1]) == 1 else ""
-    named = [_Involved(side[0] if len(side) > 1 else session, side[-1]) for side in sides if side]
-    return named if all(one.database for one in named[1::2]) else []
+    return [one.database for one in (job.involving_schema_info or renamed_by(job.query, job.schema_name))[1::2]]
 
 
 def _involved(job: _Job) -> tuple[TableName, ...]:
     if job.involving_schema_info:
         return tuple(TableName(one.database, one.table) for one in job.involving_schema_info)
     return involved_by(job.type, job.query, job.schema_name)
-
-
-def involved_by(action: int, query: str, schema_name: str) -> tuple[TableName, ...]:
-    """`DdlJob.involved`, of a job that does not have it, out of its statement; `schema_name`: the job's."""
-    involved: list[_Involved] = []
-    if action in (Action.RENAME_TABLE, Action.RENAME_TABLES):
-        involved = _renamed_by(query, schema_name)
-    elif action == Action.EXCHANGE_PARTITION:
-        involved = [_Involved(one.database or schema_name, one.table) for one in _tables_of(query)]
-    return tuple(TableName(one.database, one.table) for one in involved)
-
-
-def _tables_of(query: str) -> list[_Involved]:
-    """The names behind each word TABLE, in small letters."""
-    names = []
-    every = list(tokens(query))
-    for at, token in enumerate(every):
-        if (token.kind, token.value) == ("word", "TABLE"):
-            first, dot, second = [*every[at + 1 : at + 4], *every[-1:] * 3][:3]
-            names.append(_Involved(first.name.lower(), second.name.lower()) if dot.text == "." else _Involved("", first.name.lower()))
-    return names
 
 
 def _recovered(job: _Job, at: str) -> list[TableInfo]:

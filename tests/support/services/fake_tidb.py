@@ -118,7 +118,7 @@ class FakeTidb:
         self.ddl_jobs: Rows = []
         self.ddl_kinds: Rows = []
         self.own_tables: dict[str, Rows] = {}
-        self.job_list: Sequence[FakeJob] = ()
+        self.job_list: Sequence[FakeJob | Any] = ()
         self.variables: dict[str, str] = {"new_collation_enabled": "True"}
         self.finished_job = 0
         self.jobs: dict[int, dict[str, object]] = {}

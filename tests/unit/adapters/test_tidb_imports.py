@@ -11,9 +11,9 @@ from sidecar.adapters.tidb.imports import (
     FILTERS_APART,
     IMPORT_JOBS,
     ImportJob,
+    NotReadable,
     PitrMap,
     RestoreTask,
-    Unread,
     import_jobs,
     pitr_maps,
     restore_tasks,
@@ -53,9 +53,10 @@ def test_rows_are_read_as_they_are(tidb: FakeTidb) -> None:
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize(
-    ("code", "why"), [(1142, Unread.NO_RIGHT), (1044, Unread.NO_RIGHT), (1146, Unread.NO_TABLE), (1049, Unread.NO_TABLE)]
+    ("code", "why"),
+    [(1142, NotReadable.NO_RIGHT), (1044, NotReadable.NO_RIGHT), (1146, NotReadable.NO_TABLE), (1049, NotReadable.NO_TABLE)],
 )
-def test_what_cannot_be_read_is_no_error(tidb: FakeTidb, read: Callable[[SourceSection], object], code: int, why: Unread) -> None:
+def test_what_cannot_be_read_is_no_error(tidb: FakeTidb, read: Callable[[SourceSection], object], code: int, why: NotReadable) -> None:
     def refuse(sql: str) -> None:
         if "FROM mysql.tidb_" in sql:
             raise Refused(code, "refused")
@@ -77,7 +78,7 @@ def test_an_outage_is_an_error(tidb: FakeTidb) -> None:
 
 def test_another_server_is_no_tidb(tidb: FakeTidb) -> None:
     tidb.version = "11.4.2-MariaDB"
-    assert unread(tidb.settings(), IMPORT_JOBS) is Unread.NO_TIDB
+    assert unread(tidb.settings(), IMPORT_JOBS) is NotReadable.NO_TIDB
 
 
 def test_names_are_of_all_schemas_but_tidbs_own(tidb: FakeTidb) -> None:

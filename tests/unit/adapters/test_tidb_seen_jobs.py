@@ -31,7 +31,7 @@ def look(tidb: FakeTidb, since_ts: int, low: int | None = None) -> tuple[list[in
 
 
 def test_recorded_jobs_come_with_those_that_have_no_schema_version(tidb: FakeTidb) -> None:
-    tidb.job_list = every_job()  # type: ignore[assignment]  # what is asked of a job is there
+    tidb.job_list = every_job()
     tidb.now_ts = tso("flashback-cluster")
     numbers, _ = look(tidb, tso("write-after-rename-in"))
     assert numbers == [642]

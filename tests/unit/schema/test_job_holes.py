@@ -90,7 +90,7 @@ def test_tables_that_br_makes_get_rows_that_no_feed_has(action: Action) -> None:
     made = job(action, query=f"{BY_BR}CREATE TABLE `a` (…)", ids=(7, 8))
     result = hole_of(made, inside)
     assert result is not None
-    assert (result.hole.cause, result.table_ids, result.hole.since_ts) == (HoleCause.RESTORE, {7, 8}, 900)
+    assert (result.hole.cause, set(result.table_ids), int(result.hole.since_ts)) == (HoleCause.RESTORE, {7, 8}, 900)
     assert hole_of(replace(made, query="CREATE TABLE a (…)"), inside) is None, "fast creation uses the same kind"
 
 

@@ -62,7 +62,7 @@ def missed(before: dict[str, Any], now: dict[str, Any]) -> tuple[tuple[TableName
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "expected"),
+    ("before", "now", "of_tables"),
     [
         ({}, {}, None),
         ({"rules": ("shop.a",)}, {"rules": ("shop.*",)}, None),
@@ -77,8 +77,8 @@ def missed(before: dict[str, Any], now: dict[str, Any]) -> tuple[tuple[TableName
         ({}, {"ignore-txn-start-ts": [9]}, None),
     ],
 )
-def test_only_what_was_omitted_and_comes_now_is_missing(before: dict[str, Any], now: dict[str, Any], expected: object) -> None:
-    assert missed(before, now) == expected
+def test_only_what_was_omitted_and_comes_now_is_missing(before: dict[str, Any], now: dict[str, Any], of_tables: object) -> None:
+    assert missed(before, now) == of_tables
 
 
 def test_a_definition_that_etcd_has_forgotten_is_of_each_table() -> None:

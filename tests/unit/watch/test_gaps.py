@@ -66,7 +66,8 @@ def gaps(sightings: list[Sighting]) -> list[int]:
 
 
 def test_an_overwritten_checkpoint_is_a_gap_of_each_table_once(etcd: Etcd) -> None:
-    watching = resumes(etcd, notes := [])
+    notes = list[str]()
+    watching = resumes(etcd, notes)
     assert gaps(watching.look()) == []
     etcd.resumed(2, 5)
     etcd.ticdc(minute=6)
@@ -96,7 +97,8 @@ def test_a_log_of_before_continues_where_the_old_version_had_examined_and_a_new_
 
 
 def test_what_is_older_than_etcds_history_is_noted(etcd: Etcd) -> None:
-    watching = resumes(etcd, notes := [])
+    notes = list[str]()
+    watching = resumes(etcd, notes)
     watching.look()
     etcd.resumed(2, 10)
     etcd.kept_from = len(etcd.writes)
@@ -110,17 +112,17 @@ def versions(etcd: Etcd, seen: str | None = None) -> VersionWatch:
     return VersionWatch(etcd, NAME, 12, seen)  # type: ignore[arg-type]  # a twin of the one call
 
 
-@pytest.mark.parametrize(("safe_minute", "expected"), [(0, []), (10, []), (11, []), (12, [10])])
-def test_a_checkpoint_that_gc_has_passed_is_a_gap(etcd: Etcd, safe_minute: int, expected: list[int]) -> None:
+@pytest.mark.parametrize(("safe_minute", "since"), [(0, []), (10, []), (11, []), (12, [10])])
+def test_a_checkpoint_that_gc_has_passed_is_a_gap(etcd: Etcd, safe_minute: int, since: list[int]) -> None:
     """A minute is what TiCDC may have in memory and not in etcd."""
     etcd.ticdc(minute=10)
     etcd.writes.append({SAFE_POINT: f"{safe_minute * MINUTE:x}".encode()})
     watching = versions(etcd)
     sightings = watching.look()
-    assert gaps(sightings) == expected
+    assert gaps(sightings) == since
     assert gaps(watching.look()) == []
-    assert gaps(versions(etcd).look()) == expected, "what was not durable is seen again"
-    if expected:
+    assert gaps(versions(etcd).look()) == since, "what was not durable is seen again"
+    if since:
         assert gaps(versions(etcd, sightings[-1].seen).look()) == []
         etcd.ticdc(minute=11)
         etcd.writes.append({SAFE_POINT: f"{20 * MINUTE:x}".encode()})

@@ -32,7 +32,7 @@ BEGIN_TS = tso("insert")
 @pytest.fixture
 def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
     with FakeTidb(tmp_path) as server:
-        server.job_list = every_job()  # type: ignore[assignment]  # what is asked of a job is there
+        server.job_list = every_job()
         yield server
 
 
@@ -84,7 +84,7 @@ def test_jobs_that_end_in_any_order_are_each_seen_once(tidb: FakeTidb) -> None:
     for seed in range(20):
         chance = random.Random(seed)
         ends = {number: BEGIN_TS + chance.randrange(1, 60) * 1000 for number in range(700, 730)}
-        tidb.job_list = [  # type: ignore[assignment]
+        tidb.job_list = [
             RecordedJob({**template.job, "id": number, "start_ts": BEGIN_TS + 1, "table_id": number}, ends_ts)
             for number, ends_ts in ends.items()
         ]
@@ -128,7 +128,7 @@ def test_an_account_without_rights_sees_less_and_says_so(tidb: FakeTidb) -> None
     tidb.ddl_kinds = [(700, "holes", "imported", "alter table mode", "skip", 597, late_s)]
     watching = watch(tidb)
     (one, last) = watching.look()
-    assert (one.hole and one.hole.cause, one.table_ids) == (HoleCause.IMPORT, {597})
+    assert causes([one]) == [(HoleCause.IMPORT, {597})]
     assert "GRANT SELECT" in watching.unwatched
     assert watching.unwatched == SHOWN_ONLY
     assert causes(watching.look()) == []
@@ -138,7 +138,7 @@ def test_an_account_without_rights_sees_less_and_says_so(tidb: FakeTidb) -> None
 def test_a_kind_that_nobody_knows_is_noted_once(tidb: FakeTidb) -> None:
     template = every_job()[0]
     end_ts = BEGIN_TS + 5
-    tidb.job_list = [RecordedJob({**template.job, "id": number, "type": 99, "start_ts": BEGIN_TS + 1}, end_ts) for number in (700, 701)]  # type: ignore[assignment]
+    tidb.job_list = [RecordedJob({**template.job, "id": number, "type": 99, "start_ts": BEGIN_TS + 1}, end_ts) for number in (700, 701)]
     tidb.now_ts = BEGIN_TS + 1000
     notes: list[str] = []
     watching = watch(tidb, notes=notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.adapters.tidb.imports import PitrMap, RestoreTask, Unread
+from sidecar.adapters.tidb.imports import NotReadable, PitrMap, RestoreTask
 from sidecar.shared.errors import SourceLost
 from sidecar.shared.model.hole import Sighting
 from sidecar.shared.model.nouns import TableName, ts_at
@@ -21,8 +21,8 @@ class Restoring:
 
     def __init__(self) -> None:
         self.now_s = BEGIN_S
-        self.tasks: list[RestoreTask] | Unread = []
-        self.maps: list[PitrMap] | Unread = []
+        self.tasks: list[RestoreTask] | NotReadable = []
+        self.maps: list[PitrMap] | NotReadable = []
         self.names: tuple[TableName, ...] = (A, C)
         self.away = False
 
@@ -34,8 +34,8 @@ class Restoring:
             raise SourceLost("gone", hint="wait")
         return self.names
 
-    def read_maps(self, since_s: float) -> list[PitrMap] | Unread:
-        return self.maps if isinstance(self.maps, Unread) else [one for one in self.maps if one.written_s >= since_s]
+    def read_maps(self, since_s: float) -> list[PitrMap] | NotReadable:
+        return self.maps if isinstance(self.maps, NotReadable) else [one for one in self.maps if one.written_s >= since_s]
 
     def watch(self, seen: str | None = None) -> RestoreWatch:
         places = RestorePlaces(lambda: self.tasks, self.read_maps, self.read_names)
@@ -107,7 +107,7 @@ def test_filters_that_are_too_long_to_keep_are_of_each_table_at_the_end() -> Non
 
 def test_a_restore_to_a_point_in_time_that_no_task_explains_is_of_each_table() -> None:
     cluster = Restoring()
-    cluster.tasks = Unread.NO_TABLE
+    cluster.tasks = NotReadable.NO_TABLE
     watching = cluster.watch()
     cluster.maps = [PitrMap(500, 12, BEGIN_S - 5), PitrMap(600, 12, BEGIN_S + 5)]
     sightings = watching.look()
@@ -133,7 +133,7 @@ def test_a_task_explains_its_map_while_it_runs_and_when_it_has_gone() -> None:
 
 def test_where_neither_can_be_read_nothing_is_looked_at_any_more() -> None:
     cluster = Restoring()
-    cluster.tasks = cluster.maps = Unread.NO_RIGHT
+    cluster.tasks = cluster.maps = NotReadable.NO_RIGHT
     watching = cluster.watch()
     assert watching.look() == []
     assert watching.unwatched.count("GRANT SELECT ON mysql.") == 2
