@@ -25,7 +25,6 @@ from sidecar.adapters.tidb.seen_jobs import JobReader
 from sidecar.pipeline import Pipeline
 from sidecar.run.auxiliary import Life, Services
 from sidecar.run.logs import note
-from sidecar.run.resumes import reports_no_gap
 from sidecar.run.sightings import SeenHoles
 from sidecar.run.term import Term
 from sidecar.shared.config import Config, SourceSection
@@ -76,7 +75,7 @@ def watchers(config: Config, changefeed: Changefeed, client: Keys, pipeline: Pip
     ]
     if config.encoded:
         every.append(VersionWatch(client, changefeed.name, changefeed.upstream_id, seen.get(VERSIONS)))
-    if reports_no_gap(config, changefeed):
+    if config.encoded and changefeed.new_architecture:  # a resume leaves the incarnation as it is, and messages do not show it
         kept_at = f"{changefeed_root(changefeed.name, changefeed.incarnation)}/definition" if pipeline.next_seq else ""
         every.append(ResumeWatch(client, changefeed.name, note, seen=seen.get(RESUMES), kept_at=kept_at))
     return every
