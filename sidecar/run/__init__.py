@@ -11,7 +11,7 @@
     term_repairs       the repairs of a term;  repairing  one of them: corrects differences
     awaited_dumps      the dumps that verifications wait for;  verification_texts  what the history and the log say of a verification
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar
-    followed_log       what certificates read of the log
+    followed_log       what certificates read of the log;  hole_watch  the services that watch for holes
     console            the web console of this process
     samples            the status every few seconds;  past  those before this process;  ddls  the last ones
     dump_reports       reports of dumps that are over

@@ -32,14 +32,25 @@ class Life(NamedTuple):
 
 
 def check_resume(name: ChangefeedName, before: Life, at: Life) -> None:
-    """`at`: right when its definition was written; `before`: just before that. Raises FeedUnsuitable if what is between their
-    checkpoints is in no feed."""
-    if before.state not in _STILL or at.state in _STILL or before.checkpoint_ts is None or at.checkpoint_ts is None:
-        return
-    if at.checkpoint_ts - before.checkpoint_ts > ts_at(SAVED_LATE_MS):
+    """Raises FeedUnsuitable if what is between their checkpoints is in no feed, as `skipped`."""
+    if (gap := skipped(before, at)) is not None:
         raise FeedUnsuitable(
-            f"changefeed {name} was resumed from checkpoint {at.checkpoint_ts} though it had come to {before.checkpoint_ts} "
+            f"changefeed {name} was resumed from checkpoint {gap.upto_ts} though it had come to {gap.after_ts} "
             "(--overwrite-checkpoint-ts): the changes between them are not in the feed",
             hint="what is lost cannot be read again: set log.uri and the sinks to new ones and dump again, "
             "or create the changefeed again from a start-ts at or below the previous checkpoint",
         )
+
+
+class Gap(NamedTuple):
+    """Changes above `after_ts` and up to `upto_ts` are in no feed."""
+
+    after_ts: CommitTs
+    upto_ts: CommitTs
+
+
+def skipped(before: Life, at: Life) -> Gap | None:
+    """`at`: right when its definition was written; `before`: just before that. None: nothing is missing between their checkpoints."""
+    if before.state not in _STILL or at.state in _STILL or before.checkpoint_ts is None or at.checkpoint_ts is None:
+        return None
+    return Gap(before.checkpoint_ts, at.checkpoint_ts) if at.checkpoint_ts - before.checkpoint_ts > ts_at(SAVED_LATE_MS) else None

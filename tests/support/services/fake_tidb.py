@@ -102,7 +102,8 @@ class FakeTidb:
     `jobs`: the DDL jobs under way by id, `finished_job` the last that is not. `loaded_ts`: a SET of tidb_snapshot takes no newer
     schemas than these, as where the server is behind; what is newer is `done` in ddl_jobs and not synced. `ddl_jobs`: table id, begin
     and end of all jobs, in Unix seconds. `job_list`: jobs as mysql.tidb_ddl_job and mysql.tidb_ddl_history have them in time;
-    `ddl_kinds`: what information_schema says of them. `before`: called with each statement before it is answered; it may raise Refused.
+    `ddl_kinds`: what information_schema says of them. `own_tables`: what any query of such a table of mysql's returns, by its name.
+    `before`: called with each statement before it is answered; it may raise Refused.
     `defaults`: of session variables; those `unknown` it does not have. Of all it heeds `tidb_snapshot`, `sql_select_limit` and
     `tidb_translate_softdelete_sql` alone.
     `settings_shown`: what SHOW CONFIG returns; None: the account may not see it. `plan`: what any EXPLAIN returns. It knows no WHERE and no
@@ -120,7 +121,8 @@ class FakeTidb:
         self.done_kind = "create table"
         self.ddl_jobs: Rows = []
         self.ddl_kinds: Rows = []
-        self.job_list: Sequence[FakeJob] = ()
+        self.own_tables: dict[str, Rows] = {}
+        self.job_list: Sequence[FakeJob | Any] = ()
         self.variables: dict[str, str] = {"new_collation_enabled": "True"}
         self.finished_job = 0
         self.jobs: dict[int, dict[str, object]] = {}
@@ -200,6 +202,10 @@ class FakeTidb:
             if self.settings_shown is None:
                 raise Refused(1227, "Access denied; you need (at least one of) the CONFIG privilege(s) for this operation")
             return self.settings_shown
+        if match := re.search(r"FROM mysql\.(tidb_import_jobs|tidb_restore_registry|tidb_pitr_id_map)", sql):
+            if match[1] not in self.own_tables:
+                raise Refused(1146, f"Table 'mysql.{match[1]}' doesn't exist")
+            return self.own_tables[match[1]]
         if "FROM mysql.tidb" in sql:
             return self._of_mysql(sql, connection.snapshot_ts or self.now_ts)
         if "FROM information_schema.ddl_jobs" in sql:

@@ -220,13 +220,14 @@ def test_the_checks_of_a_feed_stand_in_their_places() -> None:
 COMMON = (
     "secrets", "secrets' rights", "control address", "metrics address", "console address", "etcd", "changefeed",
     "changefeed state", "etcd write",
-    "tidb", "clock", "gc life time", "schemas", "tables", "read keys", "read ranges", "select rights", "brackets", "watermark table",
+    "tidb", "clock", "gc life time", "holes", "schemas", "tables", "read keys", "read ranges", "select rights", "brackets",
+    "watermark table",
     "log", "owner's log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "watermark write",
 )  # fmt: skip
 KAFKA = (
     "secrets", "secrets' rights", "control address", "metrics address", "console address", "etcd", "changefeed",
     "changefeed state", "etcd write",
-    "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
+    "tidb", "clock", "gc life time", "holes", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
     "brackets", "watermark table",
     "log", "owner's log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "other changefeeds", "hidden DDLs",
     "large rows", "kafka", "topics", "replication", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives",
