@@ -3,7 +3,7 @@
     app                standby, term, standby …;  term  one ownership: attach, step, close
     outside            what a term has of its own, connected
     between_terms      what a process keeps of a term for its next one;  takeover  whether a standby could take over
-    changefeed_watch   the changefeed in etcd, read and watched;  resumes  what a resume omitted;  sightings  holes, until the log has them
+    changefeed_watch   the changefeed in etcd, read and watched;  sightings  holes, until the log has them
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
     auxiliary          services beside the pipeline, whose errors end nothing else

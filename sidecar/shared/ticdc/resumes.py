@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import CommitTs, ts_at
-from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 SAVED_LATE_MS = 5_000
 """How far TiCDC's own checkpoint may be ahead of what it has in etcd while a changefeed is paused."""
@@ -29,17 +27,6 @@ class Life(NamedTuple):
     revision: int
     state: str
     checkpoint_ts: CommitTs | None
-
-
-def check_resume(name: ChangefeedName, before: Life, at: Life) -> None:
-    """Raises FeedUnsuitable if what is between their checkpoints is in no feed, as `skipped`."""
-    if (gap := skipped(before, at)) is not None:
-        raise FeedUnsuitable(
-            f"changefeed {name} was resumed from checkpoint {gap.upto_ts} though it had come to {gap.after_ts} "
-            "(--overwrite-checkpoint-ts): the changes between them are not in the feed",
-            hint="what is lost cannot be read again: set log.uri and the sinks to new ones and dump again, "
-            "or create the changefeed again from a start-ts at or below the previous checkpoint",
-        )
 
 
 class Gap(NamedTuple):
