@@ -402,7 +402,7 @@ def test_what_is_tested_through_others_exists() -> None:
 
 
 PURE_TESTS = [
-    path for folder in ("unit", "property", "scenarios", "simulation") for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
+    path for folder in ("unit", "property", "scenarios", "simulation", "model") for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
 ]
 SERVERS = {
     "tests.support.services.clickhouse.ClickHouse",
