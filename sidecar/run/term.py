@@ -30,7 +30,7 @@ from sidecar.run.gc_hold import GcHoldState, TsoReads, begin_gc_hold, tso_reads
 from sidecar.run.logs import say
 from sidecar.run.retention import CERTIFICATES, VERIFICATIONS, WINDOWS, RetentionHolds
 from sidecar.shared.config import Config
-from sidecar.shared.errors import FeedError, LogBroken, OwnershipLost, StorageFull, parted
+from sidecar.shared.errors import FeedError, FeedUnsuitable, LogBroken, OwnershipLost, StorageFull, parted
 from sidecar.shared.log import reserve, storage
 from sidecar.shared.log.identity import claim_log
 from sidecar.shared.log.owned import OwnedLog
@@ -184,11 +184,14 @@ class Term:
 
     @contextmanager
     def _judging_the_log(self) -> Iterator[None]:
-        """Around whatever uses the log. Only an owner can tell that its log is broken: to others, the owner's retention looks so."""
+        """Around whatever uses the log. Only an owner can tell that its log is broken, or that its feed has lost something: to others, the
+        owner's retention looks so. And an owner only while no earlier one, that woke, has written the next segment before it."""
         try:
             yield
-        except LogBroken as error:
+        except (LogBroken, FeedUnsuitable) as error:
             if self.ownership.held():
+                self._log.check_not_taken()
+            if self.ownership.held() or isinstance(error, FeedUnsuitable):
                 raise
             raise OwnershipLost(
                 f"another process owns the changefeed by now, and removed what this one used: {error}",

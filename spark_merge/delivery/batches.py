@@ -39,7 +39,7 @@ from spark_merge.delivery.complete import received
 from spark_merge.delivery.rereads import Rereads, leave_at, rereads
 from spark_merge.delivery.sink_record import SinkId, SinkRecord
 from spark_merge.log.cache import DecodedRows
-from spark_merge.log.follow import check_follows, check_has, check_next_begun
+from spark_merge.log.follow import check_ends_as_begun, check_follows, check_has, check_next_begun
 from spark_merge.log.read import LoggedSchemas, beginning, new_manifests
 from spark_merge.log.segments import SegmentSource
 from spark_merge.merge.cut import BatchLimits, cut
@@ -240,7 +240,9 @@ class Delivery:
                 manifests = _ahead_of_windows(manifests) or manifests
             return manifests, len(manifests) < len(there) or len(there) == limits.segments_max
         check_next_begun(self._settings.log, after, standing.begun)
-        return self._received(after, standing.begun.seq - after), False
+        again = new_manifests(self._settings.log, after=after, limit=standing.begun.seq - after)
+        check_ends_as_begun(self._settings.log, again, standing.begun)
+        return [received(manifest, self._receives_as) for manifest in again], False
 
     def _ahead(self, after: Seq, limit: int) -> Sequence[Manifest]:
         """As `new_manifests`. Those that the last batch left are not read again while the log has the first one of them still: else each

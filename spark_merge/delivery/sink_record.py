@@ -15,22 +15,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from sidecar.shared.errors import OwnershipLost, SinkError
+from sidecar.shared.errors import LogBroken, OwnershipLost, SinkError
 from sidecar.shared.log.filled import read_words, upto_seqs
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import of_segment
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.manifests import decoded, manifest_files
-from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
-from sidecar.shared.log.skips import Skip, read_skips
+from sidecar.shared.log.sink_tables import read_sink_tables, remove_sink_tables, write_sink_tables
+from sidecar.shared.log.skips import read_skips, skipped_rows
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.hole import Hole, HoleCause
-from sidecar.shared.model.nouns import Seq, TableName
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.complete import filled, followed, received, with_holes
 from spark_merge.delivery.rereads import Rereads, lacking
@@ -58,14 +59,15 @@ class SinkRecord:
         self._log, self._sink, self._log_id, self._rules = log, sink, known_id(log), rules
         self._rereads = rereads or {}
         self._schemas = partial(LoggedSchemas, log)
-        self._skips: list[Skip] | None = None
+        self._skips: Mapping[Seq, list[Hole]] | None = None
         self.tables: SinkTables | None = None
         self.written_seq: Seq | None = None
 
     def resume(self, accepted: Accepted, owner: Owner) -> None:
         """The sink has segments. Raises SinkError where its rows are of other column rules."""
-        self._check_rules(self._named() or SinkTables(*self._sink, Seq(0), None, Seq(0), None))
-        tables = self._read()
+        there = self._named()
+        self._check_rules(there or SinkTables(*self._sink, Seq(0), None, Seq(0), None))
+        tables = self._of_this_output(there)
         if tables is None or not self._is_of_this_log(tables):
             next_seq = Seq(accepted.seq + 1)
             unknown = SinkTables(*self._sink, next_seq, began_ts=None, seq=accepted.seq, upto_ts=accepted.upto_ts)
@@ -77,6 +79,7 @@ class SinkRecord:
 
     def begin(self, first: Manifest, owner: Owner) -> None:
         """Segment `first` is the first one that the sink receives."""
+        self._of_this_output(self._named())
         before = Seq(first.seq - 1)
         self._write(SinkTables(*self._sink, first.seq, began_ts=first.after_ts, seq=before, upto_ts=first.after_ts), owner)
 
@@ -86,7 +89,8 @@ class SinkRecord:
         assert tables is not None, "begin or resume comes first"
         for segment in segments:
             if segment.seq > tables.seq:
-                before, tables = tables, with_holes(tables, self._skipped(segment.seq), (), segment.seq)
+                before, names = tables, (*tables.complete, *tables.holes)
+                tables = with_holes(tables, self._skipped(segment), names, segment.seq)
                 tables = followed(tables, received(segment, self._sink.name), self._schemas)
                 tables = _without(tables, lacking(self._rereads, above_ts=before.upto_ts, upto_ts=segment.upto_ts))
                 due |= segment.next_schemas is not None or (before.complete, before.holes) != (tables.complete, tables.holes)
@@ -98,15 +102,11 @@ class SinkRecord:
             self._write(tables, owner)
         self.tables = tables
 
-    def _skipped(self, seq: Seq) -> list[Hole]:
+    def _skipped(self, segment: Manifest) -> list[Hole]:
         """Of rows that an operator skips, as known when the sink was opened: it is opened again to skip more."""
         if self._skips is None:
-            self._skips = read_skips(self._log)
-        return [
-            Hole(HoleCause.SKIPPED, one.commit_ts, (one.table,), vanished=one.op == "delete", text=f"{one} [{one.by}]")
-            for one in self._skips
-            if one.seq == seq
-        ]
+            self._skips = skip_holes(self._log)
+        return [replace(hole, since_ts=hole.since_ts or segment.after_ts) for hole in self._skips.get(segment.seq, ())]
 
     def _note_lacking(self, accepted: Accepted, owner: Owner) -> None:
         """Before a DDL is carried out whose values come later: a worker may die behind it, and the dump end before the next one looks."""
@@ -121,9 +121,12 @@ class SinkRecord:
         write_sink_tables(self._log, self.tables, log_id=self._log_id)
         self.written_seq = tables.seq
 
-    def _read(self) -> SinkTables | None:
-        tables = self._named()
-        return tables if tables is not None and tables.output == self._sink.output else None
+    def _of_this_output(self, there: SinkTables | None) -> SinkTables | None:
+        """Another output's files say nothing of this one: they go, or a later worker there would hide those of this one's."""
+        if there is None or there.output == self._sink.output:
+            return there
+        remove_sink_tables(self._log, self._sink.name)
+        return None
 
     def check_begun(self) -> None:
         """The sink has nothing but rows of a batch that it has begun: `begin` wrote the file before. Raises SinkError as `resume`."""
@@ -144,9 +147,9 @@ class SinkRecord:
             )
 
     def _check_owner(self, owner: Owner) -> None:
-        """A worker that was frozen after it had accepted a batch leaves the file of its successor alone."""
-        rest = self._read()
-        if rest is not None and (rest.epoch, rest.incarnation) > owner:
+        """A worker that was frozen after it had accepted a batch has a successor, whose file counts: it ends."""
+        rest = self._named()
+        if rest is not None and rest.output == self._sink.output and (rest.epoch, rest.incarnation) > owner:
             raise OwnershipLost(
                 f"sink {self._sink.name} is of worker {rest.incarnation} of epoch {rest.epoch}, and this is worker {owner.incarnation} of"
                 f" epoch {owner.epoch}",
@@ -166,6 +169,20 @@ class SinkRecord:
         """Retention may remove them meanwhile: those were reported, and so the file has what they change."""
         there = ((seq, data) for seq, data in manifest_files(self._log, seqs) if data is not None)
         return [of_segment(decoded(self._log, seq, data)) for seq, data in there]
+
+
+def skip_holes(log: Folder) -> dict[Seq, list[Hole]]:
+    """Of the rows that an operator skips, by segment. Where a decision cannot be read nobody knows whose row it is, nor since when: it is
+    each table's, and `since_ts` is 0."""
+    holes = defaultdict[Seq, list[Hole]](list)
+    try:
+        for one in read_skips(log):
+            hole = Hole(HoleCause.SKIPPED, one.commit_ts, (one.table,), vanished=one.op == "delete", text=f"{one} [{one.by}]")
+            holes[one.seq].append(hole)
+    except LogBroken as error:
+        unread = Hole(HoleCause.SKIPPED, CommitTs(0), None, vanished=True, text=error.message)
+        return {seq: [unread] for seq in skipped_rows(log)}
+    return holes
 
 
 def _without(tables: SinkTables, names: Collection[TableName]) -> SinkTables:

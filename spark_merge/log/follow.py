@@ -6,6 +6,7 @@ to the same numbers again, with other segments.
     when it is opened         the log has the very segment that a begun batch ends with. Its id is drawn when it is written, and it has the
                               sum of the segment before it: so the whole batch is the one of then. Consumers may have seen rows of it, and
                               tasks of it that are done would be skipped in another one
+    when that batch is read   it ends with that segment still
 """
 
 from __future__ import annotations
@@ -53,6 +54,17 @@ def check_next_begun(log: Folder, after: Seq, begun: Accepted) -> None:
         raise SinkError(
             f"the output has begun a batch that ends with segment {begun.seq}, and continues behind segment {after} of the log {log}: what"
             " was begun is gone from the log, or was accepted",
+            hint=_WAY_OUT,
+        )
+
+
+def check_ends_as_begun(log: Folder, manifests: Sequence[Manifest], begun: Accepted) -> None:
+    """Raises SinkError where a batch that is read again does not end with the segment that it was begun to: the log was put back under the
+    worker that opened the sink."""
+    if not manifests or not _is(begun, Accepted.of(manifests[-1])):
+        upto = f"ends at {manifests[-1].seq}, up to {manifests[-1].upto_ts}" if manifests else "has none of its segments"
+        raise SinkError(
+            f"the output has begun a batch that ends with segment {begun.seq} up to {begun.upto_ts}, and the log {log} {upto} now",
             hint=_WAY_OUT,
         )
 

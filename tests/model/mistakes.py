@@ -1,5 +1,5 @@
 """Planted mistakes: each replaces one rule, and an exploration within small bounds must show what it breaks. `stands_for`: the finding, or
-what the rule is there for. None of them is in the product; what is there is in gaps.py."""
+what the rule is there for. None of them is in the product."""
 
 from __future__ import annotations
 
@@ -112,5 +112,37 @@ MISTAKES = [
     Mistake("an accept compares nothing", "PositionStore.compare_and_swap", "swaps", lambda *_: True, HIDDEN, "order"),
     Mistake(
         "rows aside have no owner's name", "WriteAside", "attempt", lambda *_: (0, 0), replace(HIDDEN, faults=Left(freezes=2)), "accepted"
+    ),
+    Mistake(
+        "a worker that froze between its look and its write puts an old record over its successor's",
+        "sidecar/shared/log/layout.py::sink_tables_name",
+        "looks_long_before",
+        lambda _: True,
+        replace(HIDDEN, changes=3),
+        "record",
+    ),
+    Mistake(
+        "a worker that froze before its first batch puts an empty record over its successor's",
+        "sidecar/shared/log/layout.py::sink_tables_name",
+        "may_begin_record",
+        lambda *_: True,
+        COMMITTING,
+        "record",
+    ),
+    Mistake(
+        "the next owner stops where an earlier one that woke has had the feed forget what it logged meanwhile",
+        "sidecar/run/term.py::Term._judging_the_log",
+        "looks_behind_a_gap",
+        lambda _: False,
+        FROZEN_TWICE,
+        "stopped",
+    ),
+    Mistake(
+        "a log that is put back under a worker after it opened its sink completes the batch that another one began",
+        "spark_merge/log/follow.py::check_ends_as_begun",
+        "is_still_begun",
+        lambda *_: True,
+        replace(RESTORED, faults=Left(freezes=1, deaths=1, log_restores=1), under_workers=True),
+        "begun",
     ),
 ]

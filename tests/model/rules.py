@@ -9,7 +9,7 @@ from tests.model.state import NONE, Files, Manifest, Name, Owner, Position, Reco
 
 
 class Rules:
-    """As the product has them, but for those that name gaps.py."""
+    """As the product has them."""
 
     # ---- the log --------------------------------------------------------------------------------------------------
 
@@ -62,8 +62,8 @@ class Rules:
         return last.upto if last else 0
 
     def looks_behind_a_gap(self) -> bool:
-        """Where the feed has forgotten what comes next, whether an earlier owner has logged it meanwhile. The product does not look
-        (gaps.py)."""
+        """Where the feed has forgotten what comes next, whether an earlier owner has logged it meanwhile:
+        `sidecar/run/term.py::Term._judging_the_log`."""
         return True
 
     # ---- retention ------------------------------------------------------------------------------------------------
@@ -111,11 +111,12 @@ class Rules:
         return there is None or there.owner <= owner
 
     def may_begin_record(self, owner: tuple[int, int], there: Record | None) -> bool:
-        """`spark_merge/delivery/sink_record.py::SinkRecord.begin`. The product writes without a look (gaps.py)."""
+        """`sidecar/shared/log/sink_tables.py::read_sink_tables`: what an earlier worker writes does not count."""
         return there is None or there.owner <= owner
 
     def looks_long_before(self) -> bool:
-        """Whether the look and the write of a record are two steps. In the product they are (gaps.py)."""
+        """Whether an earlier worker's write counts that comes after its successor's: `sidecar/shared/log/layout.py::sink_tables_name` has the
+        worker, so it does not."""
         return False
 
     def is_same(self, on_record: Segment, there: Manifest) -> bool:
@@ -127,7 +128,7 @@ class Rules:
         return on_record == Segment.of(there)
 
     def is_still_begun(self, begun: Segment, last: Manifest) -> bool:
-        """Of the batch that is done again, as it is read. The product compares it when it opens the sink alone (gaps.py)."""
+        """Of the batch that is done again, as it is read: `spark_merge/log/follow.py::check_ends_as_begun`."""
         return begun == Segment.of(last)
 
     def serves(self, epoch: int, manifests: Sequence[Manifest]) -> bool:

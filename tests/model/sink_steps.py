@@ -345,7 +345,7 @@ def _to_record(rules: Rules) -> str:
 
 
 def _whose_record(rules: Rules, _bounds: Bounds, world: World, number: int) -> Steps:
-    """`spark_merge/delivery/sink_record.py::SinkRecord._check_owner`, as a step of its own (gaps.py)."""
+    """`spark_merge/delivery/sink_record.py::SinkRecord._check_owner`, as a step of its own: a planted mistake's."""
     at = At(world, number)
     loop = at.loop(world)
     yield at.put(world, loop._replace(at="record")) if rules.may_write_record(loop.owner, at.record(world)) else _fence_off(at, world)

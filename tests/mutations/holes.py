@@ -123,4 +123,25 @@ HOLED = [
         "",
         "tests/unit/run/test_filling.py::test_each_set_of_holes_has_one_dump",
     ),
+    Mutation(
+        "a worker that wakes writes over its successor's record",
+        "sidecar/shared/log/layout.py::sink_tables_name",
+        "{epoch:010d}-{incarnation:010d}",
+        "",
+        f"{RECORD}::test_a_worker_that_was_frozen_amid_its_first_write_leaves_its_successors_file_alone",
+    ),
+    Mutation(
+        "a batch that is begun ends with what the log has by now",
+        "spark_merge/delivery/batches.py::Delivery._next",
+        "check_ends_as_begun(self._settings.log, again, standing.begun)",
+        "pass",
+        "tests/unit/merge/test_delivery.py::test_a_log_that_is_put_back_under_a_worker_does_not_end_the_batch_that_is_begun",
+    ),
+    Mutation(
+        "an owner whose feed another one emptied takes its log for broken",
+        "sidecar/run/term.py::Term._judging_the_log",
+        "self._log.check_not_taken()",
+        "pass",
+        "tests/unit/run/test_term.py::test_what_an_earlier_owner_that_woke_made_the_feed_forget_is_no_broken_log[True-LogBroken]",
+    ),
 ]

@@ -10,7 +10,7 @@
     verify/{id}/…           a verification's files (verification.py)
     certificates/{dump}.json     the certificate of a finished dump (certificate.py); {dump}.parts/ is what is collected for it
     reports/{dump}.html          a report of a dump that is over, for people (sidecar/report)
-    sinks/{name}.json       which tables a sink has whole (sink_tables.py)
+    sinks/{name}@{epoch}-{incarnation}.json   which tables a sink has whole, by the worker that wrote it (sink_tables.py)
     inbox/{number}          what TiCDC's own sink has handed over and no segment has yet (inbox.py)
     changefeed.txt          whose log it is            log.txt   which one (`identity`)
     reserve                 room that is given up on a full volume (reserve.py)
@@ -53,7 +53,7 @@ _SHARED = re.compile(r"(?:schemas|dumps)/(?:([0-9]{10})/)?[0-9a-f]{16}\.json")
 _TEMPORARY_OF = re.compile(r"(.*/)?\.([^/]+)\.[0-9]+(?:-[0-9a-f]+)?\.tmp")
 _RETAINED = re.compile(r"retained-([0-9]{20})")
 
-SKIPS = "skips"
+SKIPS, SINK_TABLES = "skips", "sinks"
 _SINK, _NO_SINK = re.compile(r"[A-Za-z0-9_.-]{1,64}"), re.compile(r"[^A-Za-z0-9_-]+")
 _SKIP = re.compile(SKIPS + r"/(\d{20})-(\d{10})\.json")
 
@@ -116,11 +116,22 @@ def skip_name(seq: Seq, ordinal: int) -> str:
     return f"{SKIPS}/{seq:020d}-{ordinal:010d}.json"
 
 
-def sink_tables_name(sink: str) -> str:
+def sink_tables_name(sink: str, epoch: int, incarnation: int) -> str:
+    """Of the worker's file: no other worker of the sink writes it."""
+    return f"{SINK_TABLES}/{_sink_stem(sink)}@{epoch:010d}-{incarnation:010d}.json"
+
+
+def sink_tables_of(sink: str, names: Iterable[str]) -> list[str]:
+    """The sink's files among `names`, without their folder: the latest worker's last. Versions up to 0.5.0 had one for all workers."""
+    stem = _sink_stem(sink)
+    return sorted(name for name in names if name == f"{stem}.json" or (name.startswith(f"{stem}@") and name.endswith(".json")))
+
+
+def _sink_stem(sink: str) -> str:
     """`sink`: its name. One that is no name of a file everywhere is in it as far as it can be, and as a hash."""
     if _SINK.fullmatch(sink):
-        return f"sinks/{sink}.json"
-    return f"sinks/{_NO_SINK.sub('_', sink)[-60:]}-{hashlib.sha256(sink.encode()).hexdigest()[:16]}.json"
+        return sink
+    return f"{_NO_SINK.sub('_', sink)[-60:]}-{hashlib.sha256(sink.encode()).hexdigest()[:16]}"
 
 
 def skip_of(name: str) -> tuple[Seq, int] | None:

@@ -242,6 +242,11 @@ class FolderLog:
         """Those that are there."""
         return self._run
 
+    def check_not_taken(self) -> None:
+        """Raises LogTaken where the segment behind the last one is there: an earlier owner that woke was faster. Not before `recover`."""
+        if self._epoch and storage.exists(self.folder, manifest_name(Seq(self._run.stop))):
+            raise taken(self.folder, Seq(self._run.stop))
+
     @property
     def learned(self) -> bool:
         """Whether `retain` has read every manifest: only then does 0 mean that nothing is left to remove."""

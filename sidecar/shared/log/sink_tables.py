@@ -1,7 +1,9 @@
-"""Which tables each sink has whole, and which have a hole, one file a sink beside the segments (`SinkTables`); the sink's worker writes it.
+"""Which tables each sink has whole, and which have a hole, in files beside the segments (`SinkTables`); the sink's worker writes them.
 
-    sinks/{name}.json
+    sinks/{name}@{epoch}-{incarnation}.json
 
+- A worker has a file of its own, and that of the latest one counts: one that was frozen amid a write changes nothing of its successor's.
+  Where a name moves to another output, whose workers are counted anew, the first of them removes the files of the other's.
 - The worker writes it before the first batch of a sink, and before it reports that segments are accepted which change it: retention goes
   by the report, so what the file lacks can be made of the segments that are still there (spark_merge/delivery/sink_record.py).
 - It names its log. What another log left in this folder says nothing of this one.
@@ -18,7 +20,7 @@ import msgspec
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import known_id
-from sidecar.shared.log.layout import sink_tables_name
+from sidecar.shared.log.layout import SINK_TABLES, sink_tables_name, sink_tables_of
 from sidecar.shared.log.manifest import UNREADABLE
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.hole import HoleCause, OpenHole
@@ -64,7 +66,7 @@ class _File(msgspec.Struct):
 
 
 def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
-    """Atomically. `log_id`: the log's own. Raises as the log's storage."""
+    """Atomically, under the worker's name, and remove what earlier workers wrote. `log_id`: the log's own. Raises as the log's storage."""
     written = {
         "version": FORMAT_VERSION,
         "log": log_id,
@@ -80,16 +82,30 @@ def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
     }
     written |= {"rules": tables.rules} if tables.rules else {}
     written |= {"holes": [_hole_to_json(*one) for one in sorted(tables.holes.items())]} if tables.holes else {}
-    storage.write_atomically(log, sink_tables_name(tables.sink), msgspec.json.format(msgspec.json.encode(written), indent=0))
+    own = sink_tables_name(tables.sink, tables.epoch, tables.incarnation)
+    storage.write_atomically(log, own, msgspec.json.format(msgspec.json.encode(written), indent=0))
+    if rest := [name for name in _names(log, tables.sink) if name < own]:
+        storage.remove(log, rest)
 
 
 def read_sink_tables(log: Folder, sinks: Iterable[str]) -> dict[str, SinkTables]:
     """By the sinks' names; of none that has no file, or one of another log. Raises SinkError for a file that cannot be read, and as the
     log's storage."""
-    names = {sink_tables_name(sink): sink for sink in sinks}
-    files = storage.read_files(log, names)
+    there = storage.list_names(log, under=SINK_TABLES, deep=False)
+    latest = {f"{SINK_TABLES}/{names[-1]}": sink for sink in sinks if (names := sink_tables_of(sink, there))}
+    files = storage.read_files(log, latest) if latest else {}
     log_id = known_id(log) if files else ""
-    return {names[name]: tables for name, data in files.items() if (tables := _from_json(log, name, data, log_id)) is not None}
+    return {latest[name]: tables for name, data in files.items() if (tables := _from_json(log, name, data, log_id)) is not None}
+
+
+def remove_sink_tables(log: Folder, sink: str) -> None:
+    """All files of that name. Raises as the log's storage."""
+    if names := _names(log, sink):
+        storage.remove(log, names)
+
+
+def _names(log: Folder, sink: str) -> list[str]:
+    return [f"{SINK_TABLES}/{name}" for name in sink_tables_of(sink, storage.list_names(log, under=SINK_TABLES, deep=False))]
 
 
 def _from_json(log: Folder, name: str, data: bytes, log_id: str) -> SinkTables | None:

@@ -292,3 +292,17 @@ def test_a_begun_batch_that_cannot_be_the_next_one_is_an_error_and_no_wait(
     sink.on_record = Standing(Owner(1, 1), Accepted.of(manifests[3]), begun)
     with pytest.raises(SinkError, match=says):
         Delivery(sink, JobSettings(log), NoTasks()).deliver()
+
+
+def test_a_log_that_is_put_back_under_a_worker_does_not_end_the_batch_that_is_begun(
+    tmp_path: Path, log: Folder, history: RandomHistory
+) -> None:
+    """Tasks that are done would be skipped, with rows of segments that are there no more."""
+    write_log(log, without_windows(history))
+    with pytest.raises(Died):
+        of(log, tmp_path, segments_max=2, tasks=Here(before=die)).deliver()
+    again = of(log, tmp_path)
+    storage.remove(log, [manifest_name(Seq(seq)) for seq in range(1, SEGMENTS)])
+    with pytest.raises(SinkError, match="has begun a batch that ends with segment 1 .* ends at 0"):
+        again.deliver()
+    assert again.accepted is None

@@ -11,7 +11,7 @@ from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.manifest import Manifest, to_json
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.model.nouns import CommitTs, Seq
-from spark_merge.log.follow import check_follows, check_has
+from spark_merge.log.follow import check_ends_as_begun, check_follows, check_has
 from spark_merge.port.contract import Accepted
 
 
@@ -71,3 +71,15 @@ def test_a_segment_begins_where_the_one_before_it_ends(log: Folder) -> None:
         check_follows(log, Accepted.of(segment(1)), [segment(2, after_ts=150)])
     with pytest.raises(SinkError, match=r"segment 3 .* begins at 250"):
         check_follows(log, Accepted.of(segment(1)), [segment(2), segment(3, after_ts=250)])
+
+
+def test_a_batch_that_is_read_again_ends_with_the_very_segment_to_which_it_was_begun(log: Folder) -> None:
+    check_ends_as_begun(log, [segment(1), segment(2)], Accepted.of(segment(2)))
+    for there, says in (
+        ([segment(1), segment(2, id="another")], "ends at 2, up to 300 now"),
+        ([segment(1)], "ends at 1, up to 200 now"),
+        ([], "has none of its segments now"),
+    ):
+        with pytest.raises(SinkError, match=says) as refused:
+            check_ends_as_begun(log, there, Accepted.of(segment(2)))
+        assert "deliver to a new folder" in refused.value.hint

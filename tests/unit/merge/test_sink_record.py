@@ -15,7 +15,7 @@ from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.filled import FilledWord, write_word
 from sidecar.shared.log.identity import own_id
-from sidecar.shared.log.layout import manifest_name, sink_tables_name
+from sidecar.shared.log.layout import manifest_name, sink_tables_name, skip_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
@@ -234,7 +234,8 @@ def known_of(log: Log) -> SinkTables:
 def test_a_file_that_cannot_be_read_stops_its_sink_before_a_batch(tmp_path: Path, log: Log) -> None:
     log.write(0, 1)
     finish(delivery(log, tmp_path / "out", "late"))
-    storage.write_atomically(log.folder, sink_tables_name("late"), b"{")
+    known = known_of(log)
+    storage.write_atomically(log.folder, sink_tables_name("late", known.epoch, known.incarnation), b"{")
     with pytest.raises(SinkError, match="not readable"):
         delivery(log, tmp_path / "out", "late")
 
@@ -249,6 +250,26 @@ def test_a_worker_that_was_frozen_after_its_batch_leaves_its_successors_file_alo
     with pytest.raises(OwnershipLost):
         previous.passed(segments, Owner(1, 1))
     assert known_of(log).incarnation == 2
+
+
+def test_a_worker_that_was_frozen_amid_its_first_write_leaves_its_successors_file_alone(tmp_path: Path, log: Log) -> None:
+    log.write(0, 1, 2, 3, 4)
+    previous = SinkRecord(log.folder, SinkId("late", "out"))
+    later = SinkRecord(log.folder, SinkId("late", "out"))
+    later.begin(manifests(log)[0], Owner(1, 2))
+    later.passed(manifests(log), Owner(1, 2))
+    known = known_of(log)
+    previous.begin(manifests(log)[0], Owner(1, 1))
+    assert known_of(log) == known
+    with pytest.raises(OwnershipLost):
+        previous.passed(manifests(log), Owner(1, 1))
+
+
+def test_a_name_that_moves_to_an_output_with_fewer_workers_takes_its_file_with_it(tmp_path: Path, log: Log) -> None:
+    log.write(0, 1)
+    SinkRecord(log.folder, SinkId("late", "out")).begin(manifests(log)[0], Owner(1, 7))
+    SinkRecord(log.folder, SinkId("late", "other")).begin(manifests(log)[0], Owner(1, 1))
+    assert (known_of(log).output, known_of(log).incarnation) == ("other", 1)
 
 
 def test_a_file_ahead_of_a_log_that_was_restored_is_none(tmp_path: Path, log: Log) -> None:
@@ -290,6 +311,17 @@ def test_a_row_that_is_skipped_is_a_hole_of_its_table(tmp_path: Path, log: Log, 
     )
     delivery(log, tmp_path / "out", "late").sink.close()
     assert known_of(log).holes == {T: hole}
+
+
+def test_a_decision_to_skip_that_cannot_be_read_is_a_hole_of_each_table(tmp_path: Path, log: Log) -> None:
+    """Its name alone decides what is skipped."""
+    log.write(0, 1, 2)
+    finish(delivery(log, tmp_path / "out", "late"))
+    storage.write_atomically(log.folder, skip_name(Seq(5), 1), b"{}")
+    log.write(3, 4, 5)
+    finish(delivery(log, tmp_path / "out", "late"))
+    assert known_of(log).complete == {}
+    assert (known_of(log).holes[T].vanished, known_of(log).holes[T].complete) == (True, 450)
 
 
 def test_a_word_ends_a_hole_with_the_next_batch(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from sidecar.run import term
 from sidecar.run.gc_hold import DDLS, VERIFICATIONS, TsoReads
 from sidecar.run.term import Term
 from sidecar.shared.config import Config
-from sidecar.shared.errors import FeedError, LogBroken, MessageUnreadable, OwnershipLost, StorageFull
+from sidecar.shared.errors import FeedError, FeedUnsuitable, LogBroken, LogTaken, MessageUnreadable, OwnershipLost, StorageFull
 from sidecar.shared.log import segment_log, storage
 from sidecar.shared.log.identity import CHANGEFEED_NAME, claim_log, known_id
-from sidecar.shared.log.layout import is_manifest, read_manifest
+from sidecar.shared.log.layout import is_manifest, manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.parked import Parked, StoppedAt
 from sidecar.shared.log.reserve import RESERVE_NAME
@@ -516,3 +516,22 @@ def test_a_message_that_stops_the_term_is_kept_and_the_error_says_how_to_pass_it
     assert kept.stops == [error]
     assert ("ticdc-dump park" in raised.value.hint) is known
     assert raised.value.hint.startswith("mend it")
+
+
+@pytest.mark.parametrize("error", [LogBroken, FeedUnsuitable])
+@pytest.mark.parametrize("woke", [True, False])
+def test_what_an_earlier_owner_that_woke_made_the_feed_forget_is_no_broken_log(tmp_path: Path, error: type[FeedError], woke: bool) -> None:
+    """It wrote the next segment before this owner did, and had the feed forget what is in it: the next term continues behind it."""
+    election = Election()
+    earlier = Life(tmp_path / "log", election)
+    earlier.begin()
+    election.expire()
+    life = Life(tmp_path / "log", election)
+    life.begin()
+    if woke:
+        storage.write_atomically(life.folder, manifest_name(Seq(0)), b"{}")
+    life.term.pipeline.outside = replace(
+        life.term.pipeline.outside, feed=Mock(poll=Mock(side_effect=error("it is gone", hint="restore it")))
+    )
+    with pytest.raises(LogTaken if woke else error):
+        life.run(steps=1)
