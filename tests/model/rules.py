@@ -115,8 +115,8 @@ class Rules:
         return there is None or there.owner <= owner
 
     def looks_long_before(self) -> bool:
-        """Whether an earlier worker's write counts that comes after its successor's: `sidecar/shared/log/layout.py::sink_tables_name` has the
-        worker, so it does not."""
+        """Whether what an earlier worker writes after its successor counts: not where `sidecar/shared/log/layout.py::sink_tables_name` has
+        the worker."""
         return False
 
     def is_same(self, on_record: Segment, there: Manifest) -> bool:
