@@ -5,7 +5,7 @@
     check.py CERTIFICATE --tidb 'mysql://user@host:4000/' --tso N --output DIR [--json]       password: TIDB_PASSWORD
 
 Exit code 0: accepted. 1: rejected, each time with the file, what was expected and what it is. 2: the call cannot be carried out.
-3: nothing was checked of what was asked for.
+3: nothing was checked of what was asked for. 4: all is as certified, and by the certificate a table has a hole that the dump does not fill.
 
 It needs Python 3.11 and pyarrow, for the second form pymysql too, and nothing of ticdc-dump: so it can be read, copied and run elsewhere.
 """
@@ -68,6 +68,7 @@ HARMLESS = re.compile(
 """Parts of an ALTER TABLE that change neither rows nor columns. A unique index can become the handle key, so it is not among them."""
 BATCH_ROWS = 8_192
 EXAMPLES_MAX = 5
+HOLED = "accepted, but for tables with a hole"
 UNHASHED = "files have no hash, because an earlier version wrote them"
 PASSWORD = "TIDB_PASSWORD"
 ABSENT = "absent "
@@ -83,7 +84,8 @@ class Unusable(Exception):
 class Report:
     """`rejected`: file, what, expected, found. `notes`: of what could not be checked, how much. `counts`: of each comparison, how often it
     was right. `checked`: of files, chunks, rows and tables, how many are as they should be. `unchecked`: what was asked for, and nothing of
-    it was checked. `hashes`: of the certificate, and of the output's."""
+    it was checked. `hashes`: of the certificate, and of the output's. `holes`: of tables that are not complete by the dump, as the
+    certificate has them."""
 
     rejected: list[dict[str, str]] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -91,12 +93,13 @@ class Report:
     checked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unchecked: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
+    holes: list[dict[str, Any]] = field(default_factory=list)
     files: set[Path] = field(default_factory=set)
     tables: set[Table] = field(default_factory=set)
 
     @property
     def verdict(self) -> str:
-        return "rejected" if self.rejected else "nothing was checked" if self.unchecked else "accepted"
+        return "rejected" if self.rejected else "nothing was checked" if self.unchecked else "accepted" if not self.holes else HOLED
 
     def expect_file(self, name: str, expected: str, path: Path) -> bool:
         """By its sha256, or by the first digits of it."""
@@ -174,6 +177,7 @@ class Log:
         for segment in certificate["segments"]:
             self._read(segment)
         self._check(certificate["dump_id"])
+        self._check_holes(certificate)
 
     def _read(self, segment: dict[str, Any]) -> None:
         seq, name = segment["seq"], f"{segment['seq']:020d}.json"
@@ -206,6 +210,24 @@ class Log:
             else:
                 self._check_chunk(chunk)
                 self._check_window(chunk)
+
+    def _check_holes(self, certificate: dict[str, Any]) -> None:
+        """The certificate has each hole of a manifest that its dump does not fill: one of before the last pass over the table is filled,
+        unless rows vanished."""
+        since: dict[Table, int] = {}
+        for chunk in certificate["chunks"]:
+            table = chunk["schema"], chunk["table"]
+            since[table] = max(since.get(table, 0), chunk["since_seq"])
+        since |= {(one["schema"], one["table"]): one.get("since_seq", 0) for one in certificate["scope"]["tables"]}
+        certified = {(one["schema"], one["table"], one["seq"], one["since_ts"], one["vanished"]) for one in certificate.get("holes", ())}
+        for seq, manifest in self.manifests.items():
+            for hole in manifest.get("holes", ()):
+                for table in since if hole["tables"] is None else map(tuple, hole["tables"]):
+                    if table in since and (hole["vanished"] or seq >= since[table]):
+                        self.report.expect(
+                            f"{seq:020d}.json", f"hole of {'.'.join(table)} in the certificate", True,
+                            (*table, seq, hole["since_ts"], hole["vanished"]) in certified,
+                        )  # fmt: skip
 
     def _check_chunk(self, chunk: dict[str, Any]) -> None:
         name, path = chunk["path"], self.folder / chunk["path"]
@@ -694,6 +716,7 @@ def check(
     if found is None:
         return report
     report.hashes["certificate"] = found["sha256"]
+    report.holes = found.get("holes", [])
     if connection is not None and output is not None:
         Comparison(output, connection, tso, report).run(found)
     else:
@@ -715,6 +738,11 @@ def check(
 
 def lines_of(report: Report) -> Iterator[str]:
     yield from (f"rejected: {one['file']}: {one['what']}: expected {one['expected']}, found {one['found']}" for one in report.rejected)
+    yield from (
+        f"hole: {one['schema']}.{one['table']} is not complete since {one['since_ts']}, noticed in segment {one['seq']}: "
+        f"{one['cause']}: {one['text']}" + (": rows may be gone in TiDB" if one["vanished"] else "")
+        for one in report.holes
+    )
     yield from (f"note: {number:,} {note}" for note, number in report.notes.items())
     yield from (f"nothing was checked of {what}" for what in report.unchecked)
     yield from (
@@ -745,12 +773,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     content = {"accepted": report.verdict == "accepted", "verdict": report.verdict, "rejected": report.rejected, "notes": report.notes}
     content |= {"counts": report.counts, "checked": report.checked, "unchecked": report.unchecked, "hashes": report.hashes}
+    content |= {"holes": report.holes}
     sys.stdout.write(json.dumps(content, indent=1) if asked.json else "\n".join(lines_of(report)))
     sys.stdout.write("\n")
     return EXIT_CODES[report.verdict]
 
 
-EXIT_CODES = {"accepted": 0, "rejected": 1, "nothing was checked": 3}
+EXIT_CODES = {"accepted": 0, "rejected": 1, "nothing was checked": 3, HOLED: 4}
 
 
 if __name__ == "__main__":
