@@ -84,8 +84,7 @@ class Unusable(Exception):
 class Report:
     """`rejected`: file, what, expected, found. `notes`: of what could not be checked, how much. `counts`: of each comparison, how often it
     was right. `checked`: of files, chunks, rows and tables, how many are as they should be. `unchecked`: what was asked for, and nothing of
-    it was checked. `hashes`: of the certificate, and of the output's. `holes`: of tables that are not complete by the dump, as the
-    certificate has them."""
+    it was checked. `hashes`: of the certificate, and of the output's. `holes`: as the certificate has them."""
 
     rejected: list[dict[str, str]] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -212,22 +211,15 @@ class Log:
                 self._check_window(chunk)
 
     def _check_holes(self, certificate: dict[str, Any]) -> None:
-        """The certificate has each hole of a manifest that its dump does not fill: one of before the last pass over the table is filled,
-        unless rows vanished."""
-        since: dict[Table, int] = {}
-        for chunk in certificate["chunks"]:
-            table = chunk["schema"], chunk["table"]
-            since[table] = max(since.get(table, 0), chunk["since_seq"])
-        since |= {(one["schema"], one["table"]): one.get("since_seq", 0) for one in certificate["scope"]["tables"]}
+        """A hole of before the last pass over a table is filled by that, unless rows vanished. The certificate has all others."""
+        passes = sorted(certificate["chunks"], key=lambda chunk: int(chunk["since_seq"]))
+        since = {(one["schema"], one["table"]): one.get("since_seq", 0) for one in (*passes, *certificate["scope"]["tables"])}
         certified = {(one["schema"], one["table"], one["seq"], one["since_ts"], one["vanished"]) for one in certificate.get("holes", ())}
-        for seq, manifest in self.manifests.items():
-            for hole in manifest.get("holes", ()):
-                for table in since if hole["tables"] is None else map(tuple, hole["tables"]):
-                    if table in since and (hole["vanished"] or seq >= since[table]):
-                        self.report.expect(
-                            f"{seq:020d}.json", f"hole of {'.'.join(table)} in the certificate", True,
-                            (*table, seq, hole["since_ts"], hole["vanished"]) in certified,
-                        )  # fmt: skip
+        for seq, hole in ((seq, hole) for seq, manifest in self.manifests.items() for hole in manifest.get("holes", ())):
+            for table in since.keys() if hole["tables"] is None else since.keys() & set(map(tuple, hole["tables"])):
+                if hole["vanished"] or seq >= since[table]:
+                    there = (*table, seq, hole["since_ts"], hole["vanished"]) in certified
+                    self.report.expect(f"{seq:020d}.json", f"hole of {'.'.join(table)} in the certificate", True, there)
 
     def _check_chunk(self, chunk: dict[str, Any]) -> None:
         name, path = chunk["path"], self.folder / chunk["path"]
@@ -738,11 +730,9 @@ def check(
 
 def lines_of(report: Report) -> Iterator[str]:
     yield from (f"rejected: {one['file']}: {one['what']}: expected {one['expected']}, found {one['found']}" for one in report.rejected)
-    yield from (
-        f"hole: {one['schema']}.{one['table']} is not complete since {one['since_ts']}, noticed in segment {one['seq']}: "
-        f"{one['cause']}: {one['text']}" + (": rows may be gone in TiDB" if one["vanished"] else "")
-        for one in report.holes
-    )
+    for one in report.holes:
+        what = f"{one['cause']}: {one['text']}" + (": rows may be gone in TiDB" if one["vanished"] else "")
+        yield f"hole: {one['schema']}.{one['table']} is not complete since {one['since_ts']}, noticed in segment {one['seq']}: {what}"
     yield from (f"note: {number:,} {note}" for note, number in report.notes.items())
     yield from (f"nothing was checked of {what}" for what in report.unchecked)
     yield from (

@@ -32,10 +32,8 @@ TABLES_NAMED = 10
 
 def holes(
     config: Annotated[Path, typer.Option("--config", help="The sidecar's settings (TOML): which log, and which sinks.")],
-    filled: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="Say that this table (schema.table) lacks no rows any more, as somebody has checked.")
-    ] = None,
-    sink: Annotated[str | None, typer.Option(help="With --filled: in this sink alone. Default: in each that has a hole of the table.")] = None,
+    filled: Annotated[str | None, typer.Option(metavar="TABLE", help="Say that this table (schema.table) lacks no rows any more.")] = None,
+    sink: Annotated[str | None, typer.Option(help="With --filled: in this sink alone. Default: in each with a hole of the table.")] = None,
     reason: Annotated[str | None, typer.Option(help="With --filled: how you know. It is kept with your name.")] = None,
     seq: Annotated[
         int | None, typer.Option(min=0, help="With --filled: refused if a hole of the table was noticed after this segment.")
@@ -76,7 +74,8 @@ def holes(
         typer.echo(json.dumps({"filled": [_word_json(word) for word in words]}))
         return
     for word, (_, _, hole) in zip(words, chosen, strict=True):
-        typer.echo(f"filled: {word.table} in sink {word.sink}, noticed up to segment {word.upto_seq}: {hole.cause}: {hole.text} [{word.by}]")
+        where = f"{word.table} in sink {word.sink}, noticed up to segment {word.upto_seq}"
+        typer.echo(f"filled: {where}: {hole.cause}: {hole.text} [{word.by}]")
     typer.echo("The merge worker applies it with the next batch of the sink.")
 
 

@@ -1,6 +1,6 @@
 """What is said of holes that are open in sinks (sidecar/shared/model/hole.py), for people: the oldest first.
 
-A line is of one cause, with all tables that it left a hole in, in the same sinks. Of many, the first ones are named, and the rest is counted.
+A line is of one cause, with all tables that it left a hole in, in the same sinks. Of many, the first are named, and the rest is counted.
 """
 
 from __future__ import annotations

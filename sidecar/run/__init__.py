@@ -18,7 +18,8 @@
     continuous         slices of all tables, one after another;  cycle  which slice is next
     retention          what keeps segments that every sink has, and for how long
     completing         the dump that brings a sink the rows that it lacks
-    log_events         which log lines a person reads;  dump_events  of dumps;  hole_events  of holes;  log_event  one of them;  logs  how lines are written
+    log_events         which log lines a person reads;  dump_events  of dumps;  hole_events  of holes
+    log_event          one of them;  logs  how lines are written
     merge_process      the merge worker as a child;  own_worker  the one of this process
 
 Only here (and in replay/) the parts meet. It must not decide anything about data.

@@ -70,7 +70,7 @@ class PassedWindows:
             del self._windows[: bisect_left(self._windows, self.begins, key=_seq)]
 
     def begun(self, dump_id: OperationId, seq: Seq, first: Sequence[ClosedWindow]) -> CollectedDump:
-        """A dump whose `first` windows close in segment `seq`, which comes next, with the holes since its passes over their tables began."""
+        """A dump whose `first` windows close in segment `seq`, which comes next, with the holes since its passes over tables began."""
         since = min((chunk.since_seq for window in first for chunk in window.chunks), default=seq)
         dump = CollectedDump.begun(dump_id, seq, first[0].sinks)
         dump.pending += [hole for hole in self._holes if hole.seq >= since]

@@ -60,7 +60,11 @@ class ScopeLine(msgspec.Struct, frozen=True, tag_field="is", tag="scope"):
     @classmethod
     def of(cls, seq: Seq, progress: Progress) -> ScopeLine:
         tables = (
-            ScopeTable(*one.table, one.where, one.key_count, one.whole, None if one.complete_at is None else str(one.complete_at), one.since_seq)
+            ScopeTable(
+                *(*one.table, one.where, one.key_count, one.whole),
+                complete_at=None if one.complete_at is None else str(one.complete_at),
+                since_seq=one.since_seq,
+            )
             for one in progress.tables
         )
         return cls(seq, tuple(tables), progress.sinks)
