@@ -80,7 +80,7 @@ def holes(
 
 
 def _chosen(tables: Sequence[SinkTables], name: str, sink: str | None, seq: int | None) -> list[tuple[str, TableName, OpenHole]]:
-    """The open holes that are meant. Raises RefusedRequest."""
+    """The open holes of that table. Raises RefusedRequest."""
     from sidecar.shared.errors import RefusedRequest
 
     there = [(one.sink, table, hole) for one in tables for table, hole in sorted(one.holes.items()) if sink in (None, one.sink)]

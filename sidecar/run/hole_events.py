@@ -36,7 +36,7 @@ class HoleEvents:
         self._known: dict[str, SinkTables] = {}
         self._noticed: set[tuple[TableName, Seq]] = set()
 
-    def received(self, now: SidecarStatus) -> Iterator[LogEvent]:
+    def lines(self, now: SidecarStatus) -> Iterator[LogEvent]:
         """What a status says of holes that the one before it did not."""
         changed = [tables for tables in now.sink_tables.values() if self._known.get(tables.sink) is not tables]
         yield from self._new(changed)

@@ -146,7 +146,7 @@ class StatusEvents:
         lines = [] if before else [self._attached(status)]
         lines += [
             *self._worker(before, status, report, at_s),
-            *self._holes.received(status),
+            *self._holes.lines(status),
             *self._lacking(status),
             *self._first_delivery(status, at_s),
             *_ddls(before, status),

@@ -24,14 +24,14 @@ VERIFYING = [
         "sidecar/run/filling.py::words",
         "hole.seq <= table.after_seq",
         "hole.seq <= table.after_seq + 1",
-        "tests/unit/run/test_filling.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read",
+        "tests/unit/run/test_filling.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
     ),
     Mutation(
         "a verification that had a filter before it fills a hole",
         "sidecar/run/filling.py::_is_equal",
         " and judged",
         "",
-        "tests/unit/run/test_filling.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read",
+        "tests/unit/run/test_filling.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
     ),
     Mutation(
         "a comparison begins where the sink is at its end",

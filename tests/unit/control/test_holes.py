@@ -17,7 +17,7 @@ TS = 470_000_000_000_000_000
 TABLES = [TableName("shop", f"t{number}") for number in range(6)]
 
 
-def reported(sink: str, holes: dict[TableName, int], *, vanished: bool = False) -> pb.SinkStatus:
+def sink_status(sink: str, holes: dict[TableName, int], *, vanished: bool = False) -> pb.SinkStatus:
     tables = [
         pb.SinkTableStatus(
             schema=name.schema, table=name.table, incomplete_since_tso=TS + at, cause="import", text=f"job {at}", vanished=vanished
@@ -28,17 +28,17 @@ def reported(sink: str, holes: dict[TableName, int], *, vanished: bool = False) 
 
 
 def test_a_line_says_where_since_when_by_what_and_what_to_do() -> None:
-    one = reported("lake", {TABLES[0]: 0})
+    one = sink_status("lake", {TABLES[0]: 0})
     when = f"since 2026-10-25T05:55:14.843Z (TSO {TS})"
     assert hole_lines(holes_reported([one])) == [f"shop.t0 in sink lake {when}: import: job 0; dumpstart --holes fills it"]
-    gone = hole_lines(holes_reported([reported("lake", {TABLES[0]: 0}, vanished=True)]))
+    gone = hole_lines(holes_reported([sink_status("lake", {TABLES[0]: 0}, vanished=True)]))
     assert gone[0].endswith("rows may be gone in TiDB: dumpstart --holes, then dumpverify --repair")
     assert hole_lines([]) == []
 
 
 def test_of_many_tables_the_first_are_named_and_sinks_alike_are_together() -> None:
     every = dict.fromkeys(TABLES, 0)
-    [line] = hole_lines(holes_reported([reported("lake", every), reported("copy", every)]))
+    [line] = hole_lines(holes_reported([sink_status("lake", every), sink_status("copy", every)]))
     assert line.startswith("shop.t0, shop.t1, shop.t2 and 3 more tables in sinks lake, copy since ")
 
 
@@ -54,7 +54,7 @@ HOLES = st.dictionaries(st.sampled_from(TABLES), st.integers(0, 8))
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), HOLES))
 def test_every_hole_is_in_one_line_the_oldest_first_or_counted(sinks: dict[str, dict[TableName, int]]) -> None:
-    value = [reported(name, holes) for name, holes in sinks.items()]
+    value = [sink_status(name, holes) for name, holes in sinks.items()]
     holes: list[SinkHole] = holes_reported(value)
     assert {(one.sink, one.table, one.since_ts - TS) for one in holes} == {
         (sink, str(name), at) for sink, each in sinks.items() for name, at in each.items()

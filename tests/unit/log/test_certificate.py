@@ -206,7 +206,7 @@ def test_the_holes_of_a_certificate_are_those_that_the_dump_does_not_fill(
 def test_of_a_table_that_is_not_in_the_scope_any_more_the_last_pass_counts() -> None:
     """It was renamed. A part of a version before has no segment of the pass: no hole counts as filled."""
     passes = [msgspec.structs.replace(chunk(seq), since_seq=since) for seq, since in ((3, 1), (9, 6))]
-    found = [HoleLine(seq, "import", "5", (("shop", "orders"),), False, "") for seq in (0, 5, 6)]
-    assert [one["seq"] for one in DumpSums([*passes, *found]).holes([])] == [6]
+    noticed = [HoleLine(seq, "import", "5", (("shop", "orders"),), False, "") for seq in (0, 5, 6)]
+    assert [one["seq"] for one in DumpSums([*passes, *noticed]).holes([])] == [6]
     old = ScopeLine(9, (ScopeTable("shop", "orders", None, 0, True, "1"),), ())
-    assert [one["seq"] for one in DumpSums([*passes, *found, old]).holes([])] == [0, 5, 6]
+    assert [one["seq"] for one in DumpSums([*passes, *noticed, old]).holes([])] == [0, 5, 6]

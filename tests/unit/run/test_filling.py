@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sidecar.run.filling import words, write_words
 from sidecar.shared.errors import SinkError
@@ -24,7 +22,6 @@ from sidecar.shared.model.sink_delivery import SinkTables
 ID = OperationId("a" * 16)
 A = TableName("shop", "orders")
 REQUEST = VerifyRequest(ID, ("lake",), (RequestedTable(*A),))
-UNJUDGED = Unjudged("lake", *A, ("extra",), "a filter hides deletes")
 
 
 def sink(seq: int | None) -> SinkTables:
@@ -40,45 +37,31 @@ def log(tmp_path: Path) -> Folder:
     return log
 
 
-@dataclass(frozen=True)
-class Case:
-    state: CheckState = CheckState.EQUAL
-    partial: bool = False
-    expected: int = 0
-    after_seq: int | None = 7
-    unjudged: tuple[Unjudged, ...] = ()
-
-    @property
-    def speaks(self) -> bool:
-        return self == Case(after_seq=self.after_seq) and self.after_seq is not None
+STATES = (CheckState.EQUAL, CheckState.DIFFERENT, CheckState.INCOMPLETE, CheckState.RUNNING)
+UNJUDGED = ((), (Unjudged("lake", *A, ("extra",), "a filter hides deletes"),), (Unjudged("copy", *A, ("extra",), "the same elsewhere"),))
+CASES = list(product(STATES, (False, True), (0, 1), UNJUDGED, (None, 6, 7, 8)))
 
 
-CASES = st.builds(
-    Case,
-    st.sampled_from(CheckState),
-    st.booleans(),
-    st.integers(0, 1),
-    st.sampled_from([None, 6, 7, 8]),
-    st.sampled_from([(), (UNJUDGED,), (Unjudged("copy", *A, ("extra",), ""),)]),
-)
-
-
-@given(CASES, st.sampled_from([None, 6, 7, 8]))
-def test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read(
-    tmp_path_factory: pytest.TempPathFactory, case: Case, seq: int | None
-) -> None:
-    log = open_folder(str(tmp_path_factory.mktemp("log")))
-    claim_log(log, "cf/1")
+@pytest.mark.parametrize("seq", [None, 6, 7, 8])
+def test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read(log: Folder, seq: int | None) -> None:
+    """All cases, each with its number as the time."""
     write_sink_tables(log, sink(seq), log_id=own_id(log))
-    table = TableReport("lake", *A, case.state, partial=case.partial, expected=case.expected, after_seq=case.after_seq)
-    request = VerifyRequest(ID, ("lake",), REQUEST.tables, unjudged=case.unjudged)
-    report = VerifyReport(ID, CheckState.FAILED, 1, tables=[table, TableReport("lake", "shop", "other", CheckState.FAILED)])
-    write_words(log, request, report, now_ms=9)
-    of_another = all(one.sink != "lake" for one in case.unjudged)
-    speaks = Case(case.state, case.partial, case.expected, case.after_seq).speaks and of_another
-    fills = speaks and seq is not None and case.after_seq is not None and seq <= case.after_seq
-    word = FilledWord("lake", A, Seq(case.after_seq or 0), f"verification {ID}", "equal", 9)
-    assert read_words(log) == ([word] if fills else [])
+    fills = set[int]()
+    for number, (state, is_partial, unexplained, unjudged, after_seq) in enumerate(CASES):
+        table = TableReport("lake", *A, state, partial=is_partial, expected=unexplained, after_seq=after_seq)
+        request = VerifyRequest(ID, ("lake",), REQUEST.tables, unjudged=unjudged)
+        report = VerifyReport(ID, CheckState.FAILED, 1, tables=[table, TableReport("lake", "shop", "other", CheckState.FAILED)])
+        write_words(log, request, report, now_ms=number)
+        is_whole = state is CheckState.EQUAL and not is_partial and not unexplained and unjudged is not UNJUDGED[1]
+        if is_whole and seq is not None and after_seq is not None and seq <= after_seq:
+            fills.add(number)
+    written = read_words(log)
+    assert {word.at_ms for word in written} == fills
+    assert len(written) == len(fills) == {None: 0, 6: 6, 7: 4, 8: 2}[seq]
+    for word in written:
+        after_seq = CASES[word.at_ms][-1]
+        assert after_seq is not None
+        assert word == FilledWord("lake", A, Seq(after_seq), f"verification {ID}", "equal", word.at_ms)
 
 
 def test_a_sink_that_has_no_file_has_no_hole() -> None:

@@ -49,14 +49,14 @@ def status(**holes: Mapping[TableName, OpenHole]) -> SidecarStatus:
 
 def test_a_hole_is_noticed_once_whatever_number_of_sinks_gets_to_it() -> None:
     events = HoleEvents()
-    assert list(events.received(status(lake={}, copy={}))) == []
-    assert list(events.received(status(lake={B: hole(), A: hole()}, copy={}))) == [NOTICED]
-    assert list(events.received(both := status(lake={B: hole(), A: hole()}, copy={A: hole(), B: hole()}))) == []
-    assert list(events.received(both)) == []
-    [again] = events.received(status(lake={B: hole(), A: hole(8, vanished=True)}, copy={A: hole(), B: hole()}))
+    assert list(events.lines(status(lake={}, copy={}))) == []
+    assert list(events.lines(status(lake={B: hole(), A: hole()}, copy={}))) == [NOTICED]
+    assert list(events.lines(both := status(lake={B: hole(), A: hole()}, copy={A: hole(), B: hole()}))) == []
+    assert list(events.lines(both)) == []
+    [again] = events.lines(status(lake={B: hole(), A: hole(8, vanished=True)}, copy={A: hole(), B: hole()}))
     assert (again.values["tables"], again.values["segment"]) == ("shop.a", 8)
     assert again.values["hint"] == "dumpstart --holes, then dumpverify --repair: rows may be gone in TiDB"
-    assert [line.event for line in HoleEvents().received(both)] == ["hole noticed"], "each owner says what is open when it begins"
+    assert [line.event for line in HoleEvents().lines(both)] == ["hole noticed"], "each owner says what is open when it begins"
 
 
 DONE = Progress(
@@ -81,21 +81,21 @@ def test_what_has_filled_it_has_a_name(
     before: int | None, complete: int | None, words: tuple[FilledWord, ...], by: dict[str, str] | None
 ) -> None:
     events = HoleEvents()
-    assert len(list(events.received(status(lake={A: hole(complete=before)}, copy={A: hole()})))) == 1
+    assert len(list(events.lines(status(lake={A: hole(complete=before)}, copy={A: hole()})))) == 1
     now = status(lake={}, copy={A: hole()})
     lake = replace(now.sink_tables["lake"], complete={} if complete is None else {A: CommitTs(complete)})
     now = replace(now, sink_tables=now.sink_tables | {"lake": lake}, filled_words=words, dumps=(DONE,))
-    lines = list(events.received(now))
+    lines = list(events.lines(now))
     filled = {"sink": "lake", "table": "shop.a", "since": "2025-11-22T08:26:40.000Z"}
     assert lines == ([] if by is None else [LogEvent("hole filled", filled | by)])
-    assert list(events.received(now)) == []
+    assert list(events.lines(now)) == []
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([A, B]), st.integers(1, 4))))
 def test_each_hole_of_a_table_is_noticed_once_while_it_is_open(steps: list[dict[TableName, int]]) -> None:
     events, open_ = HoleEvents(), set[tuple[TableName, int]]()
     for step in steps:
-        lines = list(events.received(status(lake={table: hole(seq) for table, seq in step.items()})))
+        lines = list(events.lines(status(lake={table: hole(seq) for table, seq in step.items()})))
         new = [line.values for line in lines if line.event == "hole noticed"]
         noticed = {(TableName(*name.split(".")), values["segment"]) for values in new for name in str(values["tables"]).split(", ")}
         assert noticed == step.items() - open_

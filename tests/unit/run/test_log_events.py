@@ -226,15 +226,15 @@ def test_a_sink_that_lacks_rows_is_reported_once_with_the_dump_that_brings_them(
 
 
 def test_of_a_table_with_a_hole_the_hole_is_reported_and_not_that_the_sink_lacks_rows() -> None:
-    reported = Checking(report=report(5))
+    term = Checking(report=report(5))
     a, b = TableName("shop", "a"), TableName("shop", "b")
     hole = OpenHole(HoleCause.IMPORT, CommitTs(AT), Seq(7), vanished=False, text="IMPORT INTO")
     lake = SinkTables("lake", "lake", Seq(3), CommitTs(5), Seq(9), CommitTs(9), {b: CommitTs(7)}, holes={a: hole})
     sink = SinkState("lake", 0.1, 0.5, 0.1, 0, holds=False)
-    line = reported.one(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": lake}))
+    line = term.one(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": lake}))
     assert (line.event, line.values["tables"], line.values["cause"]) == ("hole noticed", "shop.a", "import")
     said = (FilledWord("lake", a, Seq(7), "alice@db1", "by hand", 1),)
-    lines = reported(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": replace(lake, holes={})}, filled_words=said))
+    lines = term(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": replace(lake, holes={})}, filled_words=said))
     assert [(line.event, line.values.get("by", line.values.get("not_complete"))) for line in lines] == [
         ("hole filled", "alice@db1"),
         ("sink lacks rows", "shop.a"),
