@@ -18,7 +18,7 @@ from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, OverallBar, facts
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
 from sidecar.cli.verify_view import plain_line as verification_line
-from sidecar.control.holes import hole_lines, holes_reported
+from sidecar.control.hole_texts import hole_lines, holes_reported
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, share_done, table_state, table_turn
 from sidecar.report.figures import amount, counted, duration, time_left
 from sidecar.shared.errors import parted

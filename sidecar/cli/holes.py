@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.log_user import check_owner, user_here
+from sidecar.cli.skip import check_owner, user
 from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def _chosen(tables: Sequence[SinkTables], name: str, sink: str | None, seq: int 
 def _word(sink: str, table: TableName, hole: OpenHole, reason: str) -> FilledWord:
     from sidecar.shared.log.filled import FilledWord
 
-    return FilledWord(sink, table, hole.seq, user_here(), reason, int(time.time() * 1000))
+    return FilledWord(sink, table, hole.seq, user(), reason, int(time.time() * 1000))
 
 
 def _show(tables: Sequence[SinkTables], words: Sequence[FilledWord], *, as_json: bool) -> None:
-    from sidecar.control.holes import hole_lines, holes_of
+    from sidecar.control.hole_texts import hole_lines, holes_of
 
     if as_json:
         open_ = [_hole_json(one.sink, table, hole) for one in tables for table, hole in sorted(one.holes.items())]

@@ -8,19 +8,21 @@ sidecar/shared/log/skips.py.
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sidecar.cli.log_user import check_owner, user_here
 from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
     from sidecar.shared.log.skips import Skip
+    from sidecar.shared.log.storage import Folder
 
 
 def skip(
@@ -56,14 +58,33 @@ def skip(
     elif not (ordinal or every):
         _notify(undecodable(log, Seq(seq), how), "undecodable", as_json=as_json)
     else:
-        check_owner(log, "skip")
-        done = leave_out(log, Seq(seq), None if every else ordinal, how, by=user_here(), now_ms=int(time.time() * 1000))
+        _check_owner(log)
+        done = leave_out(log, Seq(seq), None if every else ordinal, how, by=_user(), now_ms=int(time.time() * 1000))
         _notify([result for result, _ in done], "skipped", as_json=as_json)
         if not as_json:
             new = sum(is_new for _, is_new in done)
             typer.echo(
                 f"{new} skipped now, {len(done) - new} before. The merge worker continues when it tries again, within a minute or two."
             )
+
+
+def _check_owner(log: Folder) -> None:
+    """What another user writes there the merge worker may not be able to read, and would end of. Raises RefusedRequest."""
+    from sidecar.shared.errors import RefusedRequest
+
+    if log.protocol == "file" and os.path.isdir(log.root) and (owner := os.stat(log.root).st_uid) != os.geteuid():
+        raise RefusedRequest(
+            f"the log {log} is user {owner}'s, and this is user {os.geteuid()}",
+            hint=f'do it as the sidecar\'s user: runuser -u "$(id -nu {owner})" -- ticdc-dump skip …',
+        )
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
 
 
 def _notify(skips: list[Skip], what: str, *, as_json: bool) -> None:

@@ -26,7 +26,7 @@ from sidecar.console.starting import NUMBERS, form_of, start_request
 from sidecar.console.words import dump_names, with_buttons
 from sidecar.control.answers import new_operation_id
 from sidecar.control.fields import given_id
-from sidecar.control.holes import hole_lines, holes_reported
+from sidecar.control.hole_texts import hole_lines, holes_reported
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
 from sidecar.control.wire import (

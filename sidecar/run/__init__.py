@@ -7,7 +7,7 @@
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
     auxiliary          services beside the pipeline, whose errors end nothing else
     term_verifications verifications: requested of the merge worker, followed, kept in the history
-    filling            the word of a verification that a table lacks no rows any more
+    verified_holes     the word of a verification that a table lacks no rows any more
     term_repairs       the repairs of a term;  repairing  one of them: corrects differences
     awaited_dumps      the dumps that verifications wait for;  verification_texts  what the history and the log say of a verification
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar

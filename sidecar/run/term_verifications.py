@@ -28,7 +28,7 @@ from sidecar.run import logs, retention
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
-from sidecar.run.filling import write_words
+from sidecar.run.verified_holes import write_words
 from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump
 from sidecar.run.term_repairs import TermRepairs

@@ -21,17 +21,17 @@ OF_FILES = "tests/unit/sinks/test_file_reading.py"
 VERIFYING = [
     Mutation(
         "a verification fills a hole that was noticed while it read",
-        "sidecar/run/filling.py::words",
+        "sidecar/run/verified_holes.py::words",
         "hole.seq <= table.after_seq",
         "hole.seq <= table.after_seq + 1",
-        "tests/unit/run/test_filling.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
+        "tests/unit/run/test_verified_holes.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
     ),
     Mutation(
         "a verification that had a filter before it fills a hole",
-        "sidecar/run/filling.py::_is_equal",
+        "sidecar/run/verified_holes.py::_is_equal",
         " and judged",
         "",
-        "tests/unit/run/test_filling.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
+        "tests/unit/run/test_verified_holes.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
     ),
     Mutation(
         "a comparison begins where the sink is at its end",

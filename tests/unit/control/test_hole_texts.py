@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.control.holes import LINES_SHOWN, SinkHole, hole_lines, holes_of, holes_reported
+from sidecar.control.hole_texts import LINES_SHOWN, SinkHole, hole_lines, holes_of, holes_reported
 from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.run.filling import words, write_words
+from sidecar.run.verified_holes import words, write_words
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.filled import FilledWord, read_words
