@@ -57,6 +57,9 @@ Exact = Annotated[
     bool,
     typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
 ]
+Holes = Annotated[
+    bool, typer.Option("--holes", help="The tables that are incomplete, as dumpquery shows, and nothing else; --exact where rows vanished.")
+]
 BracketsGiven = Annotated[
     Brackets | None,
     typer.Option(
@@ -120,6 +123,7 @@ def dumpstart(
     sink: SinkNames = None,
     for_ddl: ForDdl = None,
     exact: Exact = False,
+    holes: Holes = False,
     delete_at_most: DeleteAtMost = None,
     brackets: BracketsGiven = None,
     chunk_rows: ChunkRows = None,
@@ -136,7 +140,7 @@ def dumpstart(
     of the tables that they name."""
     from sidecar.control.wire import BRACKETS
 
-    check_bound(delete_at_most, repairs=exact, option="--exact")
+    check_bound(delete_at_most, repairs=exact or holes, option="--exact")
     call = call_of(context)
     request = pb.StartRequest(
         changefeed=call.changefeed,
@@ -154,6 +158,7 @@ def dumpstart(
         exact=exact,
         delete_at_most=delete_at_most,
         for_ddl=for_ddl or 0,
+        holes=holes,
     )
     request.table_rules.extend(table_rules(tables) or _named(request))
     if dry_run:

@@ -58,8 +58,8 @@ def skip(
     elif not (ordinal or every):
         _notify(undecodable(log, Seq(seq), how), "undecodable", as_json=as_json)
     else:
-        _check_owner(log)
-        done = leave_out(log, Seq(seq), None if every else ordinal, how, by=_user(), now_ms=int(time.time() * 1000))
+        check_owner(log, "skip")
+        done = leave_out(log, Seq(seq), None if every else ordinal, how, by=user(), now_ms=int(time.time() * 1000))
         _notify([result for result, _ in done], "skipped", as_json=as_json)
         if not as_json:
             new = sum(is_new for _, is_new in done)
@@ -68,18 +68,19 @@ def skip(
             )
 
 
-def _check_owner(log: Folder) -> None:
-    """What another user writes there the merge worker may not be able to read, and would end of. Raises RefusedRequest."""
+def check_owner(log: Folder, command: str) -> None:
+    """What another user writes there the sidecar may not be able to read, and would end of. Raises RefusedRequest."""
     from sidecar.shared.errors import RefusedRequest
 
     if log.protocol == "file" and os.path.isdir(log.root) and (owner := os.stat(log.root).st_uid) != os.geteuid():
         raise RefusedRequest(
             f"the log {log} is user {owner}'s, and this is user {os.geteuid()}",
-            hint=f'do it as the sidecar\'s user: runuser -u "$(id -nu {owner})" -- ticdc-dump skip …',
+            hint=f'do it as the sidecar\'s user: runuser -u "$(id -nu {owner})" -- ticdc-dump {command} …',
         )
 
 
-def _user() -> str:
+def user() -> str:
+    """Who decides: user@host."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

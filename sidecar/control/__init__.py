@@ -5,6 +5,7 @@
     fields         what each text of a request may be, checked first
     requests       requests on their way to the one thread that can carry them out
     dump_scope     what a start request means, and everything against it;  preview  what a dump would do;  predicate  what `--where` can ask
+    holes          dumps of the tables that lack rows, and of nothing else
     repeated       whether a dump is as a request would have it already
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
     verification_messages  requests and reports of verifications

@@ -14,7 +14,7 @@ from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_NAMED, LINES_SHOWN = 3, 5
 FILLS = "dumpstart --holes fills it"
-FILLS_VANISHED = "rows may be gone in TiDB: dumpstart --holes, then dumpverify --repair"
+FILLS_VANISHED = "rows may be gone in TiDB: dumpstart --holes removes them too, where the sink can be read back"
 
 
 class SinkHole(NamedTuple):

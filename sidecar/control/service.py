@@ -34,6 +34,7 @@ from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import Scope, is_dump_id, resolve, restarted_brackets, settings_of, start_dump, unknown_sinks
 from sidecar.control.exact import after_dump, after_restart, followed_by, verification_of
 from sidecar.control.fields import check_fields
+from sidecar.control.holes import narrow_to_holes
 from sidecar.control.preview import preview
 from sidecar.control.repeated import already_done, is_set
 from sidecar.control.served import Served
@@ -45,7 +46,7 @@ from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.ports import Caller
 from sidecar.shared.errors import InvalidField, OutOfReach, RefusedRequest, TicdcDumpError, with_hint
 from sidecar.shared.log.verification import RepairState
-from sidecar.shared.model.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
+from sidecar.shared.model.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, StopDump
 from sidecar.shared.model.nouns import operation_id
 from sidecar.shared.model.progress import OVER, DumpState, Progress
 from ticdc_dump.v1 import control_pb2 as pb
@@ -107,14 +108,14 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def Resume(self, request: pb.ResumeRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
-            settings = self._settings(request.settings)
+            settings = settings_of(request.settings, chunk_rows=self._served.defaults.chunk_rows)
             shows = partial(is_set, settings, frozenset({DumpState.RUNNING, DumpState.QUEUED}))
             return self._carried_out(ResumeDump(settings, request.dump_id), context, shows)
 
     def Set(self, request: pb.SetRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
-            settings = self._settings(request.settings)
+            settings = settings_of(request.settings, chunk_rows=self._served.defaults.chunk_rows)
             return self._carried_out(SetDump(settings, request.dump_id), context, partial(is_set, settings, frozenset(DumpState) - OVER))
 
     def Stop(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
@@ -300,14 +301,13 @@ class ControlService(control_pb2_grpc.ControlServicer):
             self._asking.release()
 
     def _scope(self, request: pb.StartRequest, caller: Caller) -> Scope:
-        served = self._served
+        served, status = self._served, self._served.status()
+        if request.holes and status is not None:
+            narrow_to_holes(request, status.sink_tables, served.sinks)
         schemas = served.schemas.asked_by(caller)
         scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive, gone=caller.gone)
         scope.refusals += unknown_sinks(request.sinks, served.sinks)
         return scope
-
-    def _settings(self, given: pb.DumpSettings) -> Settings:
-        return settings_of(given, chunk_rows=self._served.defaults.chunk_rows)
 
     def _move(self, request: pb.DumpRequest, context: grpc.ServicerContext, move: Request, target: DumpState) -> pb.DumpStatus:
         with _errors_reported(request, context):

@@ -1,6 +1,7 @@
 """The process: settings in, parts together, terms of ownership one after another.
 
     app                standby, term, standby …;  term  one ownership: attach, step, close
+    outside            what a term has of its own, connected
     between_terms      what a process keeps of a term for its next one;  takeover  whether a standby could take over
     changefeed_watch   the changefeed in etcd, read and watched;  resumes  what a resume omitted;  sightings  holes, until the log has them
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
@@ -17,6 +18,7 @@
     dump_reports       reports of dumps that are over
     continuous         slices of all tables, one after another;  cycle  which slice is next
     retention          what keeps segments that every sink has, and for how long
+    filling            dumps of what is incomplete, without an operator
     completing         the dump that brings a sink the rows that it lacks
     log_events         which log lines a person reads;  dump_events  of dumps;  hole_events  of holes
     log_event          one of them;  logs  how lines are written

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Event
 
 import sidecar
-from sidecar.adapters.clock import MonotonicClock, newest_ts, wall_ms
+from sidecar.adapters.clock import MonotonicClock, wall_ms
 from sidecar.adapters.etcd.history import read_history
 from sidecar.adapters.etcd.keeper import KeeperProcess
 from sidecar.adapters.etcd.keys import changefeed_root
@@ -28,10 +28,10 @@ from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_con
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.adapters.tidb.source import TidbSource, mark_row_id, own_readers
 from sidecar.console.listening import check_console, console_address
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.judging import Targets
+from sidecar.control.local_call import LocalCall
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import serve
 from sidecar.control.served import Served
@@ -53,29 +53,30 @@ from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed, settl
 from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
+from sidecar.run.filling import NAME, Filling
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, started, stopped, stopping, term_ended
 from sidecar.run.logs import note, say
 from sidecar.run.metrics import MetricsServer, MetricsTally
+from sidecar.run.outside import Lasting, outside_of
 from sidecar.run.own_worker import OwnWorker, remote_reads
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, reports_no_gap
 from sidecar.run.samples import MeasuredTerms, Samples
+from sidecar.run.sightings import SeenHoles, note_passed
 from sidecar.run.takeover import Takeover, another_owns
-from sidecar.run.term import Term, beside
+from sidecar.run.term import Term
 from sidecar.run.term_verifications import TermVerifications
 from sidecar.shared.config import Config
 from sidecar.shared.errors import LogBroken, LogTaken, LogUnreachable, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.disjoint import check_disjoint
-from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.spill import FileSpill
 from sidecar.shared.mysql.retry import end_questions
 from sidecar.shared.process.listening import check_listening, read_token
-from sidecar.shared.reads.tikv_reads import TikvReads
 from sidecar.shared.ticdc.scope import LiveScope
 
 ACQUIRE_S = 1.0
@@ -172,7 +173,7 @@ class Sidecar:
         self._checks.append(self.deliveries.check)
         self.estimates = Estimates(self.schemas)
         self._remote = remote_reads(config, self._worker, self._parts, cluster_id=self.changefeed.upstream_id)
-        service = ControlService(self._served())
+        self.service = service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
         console = begin_console(
@@ -265,7 +266,10 @@ class Sidecar:
             ending.callback(self._disown)
             if self._full:
                 term.make_room(self.stopping)
-            term.begin(partial(self._open, brought))
+            term.begin(partial(self._open, brought, holes := SeenHoles()))
+            if brought.parking is not None:
+                term.parking = brought.parking
+                brought.parking.passed = partial(note_passed, term.pipeline, holes)
             self.ownership.record_log(term.pipeline.outside.log.id)
             others = sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ()
             for what in (*others, *undelivered_dumps(term.pipeline.dump.records, self._sinks, self.deliveries.sinks())):
@@ -289,6 +293,9 @@ class Sidecar:
         self._verifications = verifications
         services.serve("verifications", verifications.serve)
         serve_certificates(term, self.client, self.measured, services)
+        if self.config.dump.fill_holes:
+            start = lambda request: self.service.Start(request, LocalCall(NAME, ""))  # noqa: E731 - as short as it is used
+            services.serve("holes' dumps", Filling(lambda: self.status, history, start).serve)
         return services
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, services: Services, waited_s: float) -> None:
@@ -331,33 +338,10 @@ class Sidecar:
         self.server.owner(owns=False)
         self.requests.abandon("this sidecar is no longer the owner of the changefeed")
 
-    def _open(self, brought: Brought, segments: SegmentLog, opened: ExitStack) -> Outside:
-        """Connect what a term has of its own; the rest lives as long as the process."""
-        config = self.config
-        feed = brought.feed()
-        opened.callback(feed.close)
-        write = partial(write_chunk, storage.log_folder(config.log.uri), row_sums=config.certificate.row_sums)
-        raw = TikvReads(config.tikv, {}, cluster_id=self.changefeed.upstream_id) if config.tikv.pd else None
-        readers = self._remote or own_readers(config.source, raw, write_chunk=write)
-        mark_row = mark_row_id(self.changefeed.name)
-        source = TidbSource(config.source, schemas={}, write_chunk=write, changefeed_id=mark_row, make_readers=readers)
-        opened.callback(source.close)
-        return Outside(
-            feed=feed,
-            codec=brought.codec,
-            log=segments,
-            source=source,
-            schemas=brought.schemas,
-            progress=EtcdProgress(self.client, self.root, self.ownership, note),
-            requests=self.requests,
-            clock=self.clock,
-            spill=self.spill,
-            deliveries=self.deliveries,
-            through=self.scope.through,
-            newest_ts=newest_ts,
-            wall_ms=wall_ms,
-            beside=beside(config),
-        )
+    def _open(self, brought: Brought, holes: SeenHoles, segments: SegmentLog, opened: ExitStack) -> Outside:
+        lasting = Lasting(self.config, self.changefeed, self.requests, self.clock, self.spill, self.deliveries, self.scope, self._remote)
+        progress = EtcdProgress(self.client, self.root, self.ownership, note)
+        return outside_of(brought, lasting, progress, segments, holes, opened)
 
     def _count(self) -> MetricsTally:
         room: tuple[int, int] | None = None

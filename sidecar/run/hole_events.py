@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from sidecar.control.hole_texts import FILLS, FILLS_VANISHED
 from sidecar.control.status import SidecarStatus
 from sidecar.run.completing import named
 from sidecar.run.log_event import LogEvent, given
@@ -55,8 +56,7 @@ class HoleEvents:
                     alike.setdefault(_Noticed(hole.since_ts, hole.seq, hole.cause, hole.text, hole.vanished), []).append(table)
         for one, names in sorted(alike.items()):
             values = {"tables": named(sorted(names)), "since": utc(one.since_ts), "cause": one.cause, "text": one.text, "segment": one.seq}
-            hint = "dumpstart --holes" + (", then dumpverify --repair: rows may be gone in TiDB" if one.vanished else "")
-            yield LogEvent("hole noticed", values | {"hint": hint}, "warning")
+            yield LogEvent("hole noticed", values | {"hint": FILLS_VANISHED if one.vanished else FILLS}, "warning")
 
 
 def _filled(before: SinkTables | None, now: SinkTables, status: SidecarStatus) -> Iterator[LogEvent]:

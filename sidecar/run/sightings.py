@@ -11,8 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from threading import Lock
 
-from sidecar.shared.model.hole import Hole, Sighting
+from sidecar.pipeline import Pipeline
+from sidecar.run.logs import note
+from sidecar.shared.log.parked import Parked
+from sidecar.shared.model.hole import Hole, HoleCause, Sighting
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.process.checks import listed
+
+PARKED = "parked"
 
 
 class SeenHoles:
@@ -48,7 +54,7 @@ class SeenHoles:
             reached = self._reached(upto_ts)
             gone = {id(one) for one in reached}
             self._waiting = [one for one in self._waiting if id(one) not in gone]
-            self._seen = self._seen | {one.watcher: one.seen for one in reached}
+            self._seen = self._seen | {one.watcher: one.seen for one in reached if one.seen}
         return tuple(hole for one in reached if (hole := one.among(tables)) is not None), self._seen
 
     def _reached(self, upto_ts: CommitTs) -> list[Sighting]:
@@ -63,3 +69,11 @@ class SeenHoles:
 
     def _last(self, watcher: str) -> Sighting | None:
         return next(filter(lambda one: one.watcher == watcher, reversed(self._waiting)), None)
+
+
+def note_passed(pipeline: Pipeline, holes: SeenHoles, parked: Parked) -> None:
+    """A parked message is passed: its rows are behind what is released. Nobody knows whether there were rows, nor which have gone."""
+    since_ts, where = pipeline.sequence.after_ts, parked.stopped.message.at()
+    text = f"{where}, parked by {parked.by}: {parked.stopped.error}"
+    holes.put(Sighting(PARKED, "", Hole(HoleCause.PARKED, since_ts, parked.tables, vanished=True, text=text)))
+    note(f"{where} is passed, as {parked.by} has decided: {listed(parked.tables) if parked.tables else 'every table'} may lack its rows")

@@ -19,21 +19,23 @@ from functools import partial
 from threading import Event
 from time import monotonic
 
+from sidecar.adapters.clock import wall_ms
 from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.core.dump_start import DumpLimits
+from sidecar.feeds.contract import Parking
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Deliveries, Ownership, SegmentLog
 from sidecar.run.logs import say
 from sidecar.run.retention import CERTIFICATES, VERIFICATIONS, WINDOWS, RetentionHolds
 from sidecar.shared.config import Config
-from sidecar.shared.errors import LogBroken, OwnershipLost, StorageFull, parted
+from sidecar.shared.errors import FeedError, LogBroken, OwnershipLost, StorageFull, parted
 from sidecar.shared.log import reserve, storage
 from sidecar.shared.log.identity import claim_log
 from sidecar.shared.log.owned import OwnedLog
+from sidecar.shared.log.parked import HOW_TO_PASS
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Seq
-from sidecar.shared.model.schema_step import Beside
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.suitability import no_marks
 
@@ -52,9 +54,9 @@ Opening = Callable[[SegmentLog, ExitStack], Outside]
 
 class Term:
     """`epoch` was just granted. `worker_epoch`: of the managed worker that an earlier term of this process has kept, if any. `pipeline` is
-    there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `collected`: the last
-    segment that certificates have no need of, None where they need none. `full`: the log's volume has no room left. `sinks`: their
-    names."""
+    there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `collected`: the last segment that
+    certificates have no need of, None where they need none. `parking`: of messages that stop the stream. `full`: the log's volume has no
+    room left. `sinks`: their names."""
 
     def __init__(
         self,
@@ -74,6 +76,7 @@ class Term:
         self.sinks: tuple[str, ...] = ()
         self.kept_from: Callable[[], Seq | None] = lambda: None
         self.collected: Callable[[], Seq | None] = lambda: None
+        self.parking: Parking | None = None
         self.holds = RetentionHolds(say)
         self.pipeline: Pipeline
         self._folder = storage.log_folder(config.log.uri)
@@ -115,7 +118,7 @@ class Term:
         pipeline, clock = self.pipeline, self.pipeline.outside.clock
         while not stopping.is_set():
             check_held(self.ownership)
-            with self._judging_the_log():
+            with self._judging_the_log(), self._keeping_what_stops():
                 self._step()
             now_s = clock.now_s()
             seen(pipeline, now_s)
@@ -179,6 +182,16 @@ class Term:
             self.full = True
             raise self._explained(error) from error
 
+    @contextmanager
+    def _keeping_what_stops(self) -> Iterator[None]:
+        """A message that stops the stream is kept, and the error says how it can be passed."""
+        try:
+            yield
+        except FeedError as error:
+            if self.parking is None or self.parking.note_stop(error, wall_ms()) is None:
+                raise
+            raise type(error)(error.message, hint=f"{error.hint}; {HOW_TO_PASS}") from error
+
     def _explained(self, error: StorageFull) -> StorageFull:
         """With where the log and the sinks are, and so what an operator can do."""
         segments, sinks = self._log.segments, self._deliveries.sinks()
@@ -227,10 +240,3 @@ def limits(config: Config, changefeed: Changefeed, sinks: tuple[str, ...] = ()) 
             no_marks=no_marks(changefeed, encoded=config.encoded),
         ),
     )
-
-
-def beside(config: Config) -> Beside:
-    """Raw key-values are right where TiCDC's rows are not."""
-    if not config.encoded:
-        return Beside.RIGHT
-    return Beside.READ_AGAIN if config.dump.reread_rewritten else Beside.REPORTED

@@ -186,7 +186,8 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
     without a dump, within `delivery_bound_max_s`. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace).
-    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only. `read_with`: as of StartDump.
+    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only. `fill_holes`: dump by
+    itself what is incomplete (shared/model/hole.py). `read_with`: as of StartDump.
     `read_on`: in the sidecar's own threads or in tasks of Spark; `auto`: on Spark where spark.master is a cluster. `read_port`: where
     those tasks reach the sidecar, 0 for any that is free."""
 
@@ -199,6 +200,7 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     delivery_bound_max_s: Annotated[float, Meta(gt=0, le=86_400)] = DELIVERY_BOUND_MAX_S
     strict_bound: bool = False
     reread_rewritten: bool = False
+    fill_holes: bool = False
     read_with: ReadWith = ReadWith.SQL
     read_on: Literal["auto", "sidecar", "spark"] = "auto"
     read_port: Annotated[int, Meta(ge=0, le=65535)] = 0

@@ -5,6 +5,7 @@
     renamed inside the changefeed     as before, under its other name
     rows that the feed does not bring a hole: EXCHANGE PARTITION, RECOVER, a table that comes from outside, another key
     a hole in the segment             incomplete (sidecar/shared/model/hole.py) until a pass that began later is done, or somebody's word
+    a row that an operator skipped    a hole, too
     dropped                           not there
 
 - It follows tables as the pipeline does (sidecar/shared/model/schema_step.py), by their ids. Only that a table has no rows is said by the
@@ -18,13 +19,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.layout import completed_tables
 from sidecar.shared.log.manifest import DdlRecord, Manifest
-from sidecar.shared.model.hole import TEXT_MAX, HoleCause, OpenHole, opened
+from sidecar.shared.model.hole import TEXT_MAX, Hole, HoleCause, OpenHole, opened
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, carried
 from sidecar.shared.model.progress import CompletedTable
 from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, TableStep, steps
@@ -56,12 +57,20 @@ def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tab
         done = {table: at for table, at in done.items() if table in _read_and_kept(segment, before, results)}
     if done.keys() - complete.keys():
         complete = {**done, **complete}
-    if segment.holes:
-        holes = opened(segment.holes, holes, carried(schemas(segment.next_schemas or segment.schemas)), segment.seq)
-    holes = {table: hole for table, hole in holes.items() if table not in done or hole.seq == segment.seq}
-    holes = {table: replace(hole, complete=complete.get(table, hole.complete)) for table, hole in holes.items()}
-    complete = {table: at for table, at in complete.items() if table not in holes}
-    return replace(tables, seq=segment.seq, upto_ts=segment.upto_ts, complete=complete, holes=holes)
+    if done or segment.next_schemas is not None:
+        rest = {table: hole for table, hole in holes.items() if table not in done or hole.seq == segment.seq}
+        tables = replace(tables, complete={table: at for table, at in complete.items() if table not in rest}, holes=rest)
+    names = carried(schemas(segment.next_schemas or segment.schemas)) if segment.holes else ()
+    return replace(with_holes(tables, segment.holes, names, segment.seq), seq=segment.seq, upto_ts=segment.upto_ts)
+
+
+def with_holes(tables: SinkTables, holes: Iterable[Hole], names: Iterable[TableName], seq: Seq) -> SinkTables:
+    """`tables` with the holes of segment `seq`, after which the log has the tables `names`."""
+    then = opened(holes, tables.holes, names, seq)
+    if then == tables.holes:
+        return tables
+    kept = {table: replace(hole, complete=tables.complete.get(table, hole.complete)) for table, hole in then.items()}
+    return replace(tables, complete={table: at for table, at in tables.complete.items() if table not in kept}, holes=kept)
 
 
 def filled(tables: SinkTables, words: Mapping[TableName, Seq]) -> SinkTables:

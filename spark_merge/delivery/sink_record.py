@@ -27,10 +27,12 @@ from sidecar.shared.log.layout import of_segment
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.manifests import decoded, manifest_files
 from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.shared.log.skips import Skip, read_skips
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.hole import Hole, HoleCause
 from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
-from spark_merge.delivery.complete import filled, followed, received
+from spark_merge.delivery.complete import filled, followed, received, with_holes
 from spark_merge.delivery.rereads import Rereads, lacking
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import LoggedSchemas
@@ -56,6 +58,7 @@ class SinkRecord:
         self._log, self._sink, self._log_id, self._rules = log, sink, known_id(log), rules
         self._rereads = rereads or {}
         self._schemas = partial(LoggedSchemas, log)
+        self._skips: list[Skip] | None = None
         self.tables: SinkTables | None = None
         self.written_seq: Seq | None = None
 
@@ -83,7 +86,8 @@ class SinkRecord:
         assert tables is not None, "begin or resume comes first"
         for segment in segments:
             if segment.seq > tables.seq:
-                before, tables = tables, followed(tables, received(segment, self._sink.name), self._schemas)
+                before, tables = tables, with_holes(tables, self._skipped(segment.seq), (), segment.seq)
+                tables = followed(tables, received(segment, self._sink.name), self._schemas)
                 tables = _without(tables, lacking(self._rereads, above_ts=before.upto_ts, upto_ts=segment.upto_ts))
                 due |= segment.next_schemas is not None or (before.complete, before.holes) != (tables.complete, tables.holes)
         if tables.holes:
@@ -93,6 +97,16 @@ class SinkRecord:
             self._check_owner(owner)
             self._write(tables, owner)
         self.tables = tables
+
+    def _skipped(self, seq: Seq) -> list[Hole]:
+        """Of rows that an operator skips, as known when the sink was opened: it is opened again to skip more."""
+        if self._skips is None:
+            self._skips = read_skips(self._log)
+        return [
+            Hole(HoleCause.SKIPPED, one.commit_ts, (one.table,), vanished=one.op == "delete", text=f"{one} [{one.by}]")
+            for one in self._skips
+            if one.seq == seq
+        ]
 
     def _note_lacking(self, accepted: Accepted, owner: Owner) -> None:
         """Before a DDL is carried out whose values come later: a worker may die behind it, and the dump end before the next one looks."""

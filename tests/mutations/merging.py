@@ -53,7 +53,7 @@ MERGING = [
     ),
     Mutation(
         "a pass that began before the sink completes a table",
-        "spark_merge/delivery/complete.py::followed",
+        "spark_merge/delivery/complete.py::_completes",
         "tables.began_seq",
         "0",
         "tests/unit/merge/test_complete.py::test_a_pass_that_began_before_the_sink_did_completes_nothing",
@@ -196,7 +196,7 @@ MERGING = [
         "spark_merge/delivery/complete.py::_over_ddls",
         " step.after)",
         ")",
-        "tests/unit/merge/test_complete.py::test_a_claim_that_is_left_of_an_earlier_table_of_the_name_says_nothing[RECOVER TABLE a]",
+        "tests/unit/merge/test_complete.py::test_nor_does_it_of_a_table_that_gets_the_name",
     ),
     Mutation(
         "a dump finishes before the DDL that ends its last segment",

@@ -23,6 +23,7 @@ from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS, STORAGE
 from tests.mutations.given import GIVEN
+from tests.mutations.holes import HOLED
 from tests.mutations.init import INIT
 from tests.mutations.lakes import LAKE_SINKS
 from tests.mutations.masks import MASKING
@@ -65,6 +66,7 @@ MUTATIONS = [
     *TEXTS,
     *REPAIRS,
     *GIVEN,
+    *HOLED,
 ]
 
 

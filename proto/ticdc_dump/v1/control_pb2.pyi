@@ -114,7 +114,7 @@ class Changefeed(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
 
 class StartRequest(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound", "sinks", "exact", "delete_at_most", "for_ddl")
+    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound", "sinks", "exact", "delete_at_most", "for_ddl", "holes")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_RULES_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class StartRequest(_message.Message):
     EXACT_FIELD_NUMBER: _ClassVar[int]
     DELETE_AT_MOST_FIELD_NUMBER: _ClassVar[int]
     FOR_DDL_FIELD_NUMBER: _ClassVar[int]
+    HOLES_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     table_rules: _containers.RepeatedScalarFieldContainer[str]
@@ -147,7 +148,8 @@ class StartRequest(_message.Message):
     exact: bool
     delete_at_most: int
     for_ddl: int
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ..., strict_bound: _Optional[bool] = ..., sinks: _Optional[_Iterable[str]] = ..., exact: _Optional[bool] = ..., delete_at_most: _Optional[int] = ..., for_ddl: _Optional[int] = ...) -> None: ...
+    holes: bool
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ..., strict_bound: _Optional[bool] = ..., sinks: _Optional[_Iterable[str]] = ..., exact: _Optional[bool] = ..., delete_at_most: _Optional[int] = ..., for_ddl: _Optional[int] = ..., holes: _Optional[bool] = ...) -> None: ...
 
 class DumpSettings(_message.Message):
     __slots__ = ("chunk_rows", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound")

@@ -19,13 +19,14 @@ from sidecar.feeds.encoded.claims import ClaimFiles
 from sidecar.feeds.encoded.column_order import CodecInColumnOrder, takes_other_names
 from sidecar.feeds.encoded.files import folder_at
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, may_change_rows, names_of
+from sidecar.feeds.encoded.parked import MessageParking
 from sidecar.feeds.encoded.read_rows import CodecWithReadRows, KeyRows, RowsInTime
 from sidecar.feeds.encoded.whole_rows import CodecOfWholeRows, Fetch, WithWholeRows
 from sidecar.shared.codecs.contract import Claim, Codec, CodecWithDescriptions, CodecWithParts, KeyAlone
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.config import Config, KafkaSection, SourceSection
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
-from sidecar.shared.log.storage import Folder
+from sidecar.shared.log.storage import Folder, log_folder
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedSinkUri
 from sidecar.shared.ticdc.changefeed_info import codec_of
@@ -81,15 +82,16 @@ def of_messages(
     if takes_other_names(changefeed):
         codec = CodecInColumnOrder(codec, cast(CodecWithDescriptions, messages_codec), lambda: schemas.tables, lambda: schemas.after_ts)
     claims_folder(changefeed, config.kafka)  # raises before a term begins
+    parking = MessageParking(log_folder(config.log.uri), messages_codec)
 
     def opening() -> LiveFeed:
         rows = SelectedTables(source, SelectedColumns.of(changefeed))
-        whole = with_whole_rows(feed(), messages_codec, changefeed, config.kafka, rows, lambda: schemas.after_ts)
+        whole = with_whole_rows(parking.around(feed()), messages_codec, changefeed, config.kafka, rows, lambda: schemas.after_ts)
         opened.append(with_hidden_ddls(whole, changefeed, config.source, schemas) if hidden else whole)
         return opened[-1]
 
     still_because = lambda: opened[-1].still_because() if opened else ""  # noqa: E731 - as short as it is used
-    return Brought(CodecWithCuts(codec, all_hidden=routed) if hidden else codec, schemas, opening, still_because, place)
+    return Brought(CodecWithCuts(codec, all_hidden=routed) if hidden else codec, schemas, opening, still_because, place, parking)
 
 
 def schemas_of(

@@ -15,7 +15,7 @@
     certificate        the certificate of a finished dump;  certificate_parts  what is collected for it;  certificate_sums  what that is
     dump_files         files of dumps that are over: certificates, reports
     sink_tables        which tables each sink has whole, as its worker writes it;  filled  words that a hole is filled
-    skips              rows that an operator skipped;  reserve  room for a full volume
+    skips              rows that an operator skipped;  parked  messages of the feed that he parked;  reserve  room for a full volume
     float_texts        canonical text of floats, a column at a time
     storage/           a URL to a folder of any storage: whole and durable, or not at all
 

@@ -50,8 +50,8 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What `watcher` saw, or only how far it has looked: `seen`, of its own form. `table_ids`: ids of tables or partitions, whatever
-    their names are by then; where there are none, `hole.tables` says it."""
+    """What `watcher` saw, or only how far it has looked: `seen`, of its own form, empty for one that keeps no place. `table_ids`: ids of
+    tables or partitions, whatever their names are by then; where there are none, `hole.tables` says it."""
 
     watcher: str
     seen: str
@@ -93,6 +93,6 @@ def opened(holes: Iterable[Hole], there: Mapping[TableName, OpenHole], tables: I
     for hole in holes:
         for table in names if hole.tables is None else hole.tables:
             first = then.get(table)
-            new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text)
+            new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text[:TEXT_MAX])
             then[table] = new if first is None else replace(first, seq=seq, vanished=first.vanished or hole.vanished)
     return then

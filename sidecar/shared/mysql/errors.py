@@ -42,10 +42,13 @@ _TIDB = frozenset(
         8229, 8252, 8253, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9008, 9010, 9011, 9012, 9013,  # PD, TiKV, TiFlash
     }
 )  # fmt: skip
+PROTECTED_MODE = 8258
+"""TiDB's, of each read and write of a table while IMPORT INTO fills it or BR restores it (pingcap/tidb pkg/infoschema/error.go)."""
+
 _READ_ONLY = frozenset({1290, 1836})
 """At a target: a replica that is about to take over. A source that takes no marks is the wrong server: a dump must not wait for it."""
 
-_PASSES = AWAY | _LOCKED | _CONFLICT | TOO_LONG | _FULL | _TIDB
+_PASSES = AWAY | _LOCKED | _CONFLICT | TOO_LONG | _FULL | _TIDB | {PROTECTED_MODE}
 
 NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1370, 8121})
 _NO_LOGIN = frozenset({1045, 1698, 1130, 1251, 1129})
@@ -157,6 +160,8 @@ def _at_source(error: BaseException, code: int, server: NamedServer, *, lost: bo
         return "raise source.statement_timeout_s and restart the sidecar, or dumpresume with smaller chunks (--chunk-rows)"
     if code in _READ_ONLY:
         return "set source to a server of the cluster that accepts writes: a dump writes its marks there"
+    if code == PROTECTED_MODE:
+        return "nothing: the table is imported or restored now; what reads it waits until its mode is Normal, and continues automatically"
     if isinstance(error, UnicodeDecodeError):
         return "a text column holds bytes that are no text of its character set: repair the row, or leave the table out of the dump"
     if lost:

@@ -32,7 +32,7 @@ def test_a_line_says_where_since_when_by_what_and_what_to_do() -> None:
     when = f"since 2026-10-25T05:55:14.843Z (TSO {TS})"
     assert hole_lines(holes_reported([one])) == [f"shop.t0 in sink lake {when}: import: job 0; dumpstart --holes fills it"]
     gone = hole_lines(holes_reported([sink_status("lake", {TABLES[0]: 0}, vanished=True)]))
-    assert gone[0].endswith("rows may be gone in TiDB: dumpstart --holes, then dumpverify --repair")
+    assert gone[0].endswith("; rows may be gone in TiDB: dumpstart --holes removes them too, where the sink can be read back")
     assert hole_lines([]) == []
 
 

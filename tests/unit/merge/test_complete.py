@@ -195,6 +195,10 @@ def test_a_claim_that_is_left_of_an_earlier_table_of_the_name_says_nothing(query
     assert after_ddl(query, [], [schema(A, 1)]) == {}
 
 
+def test_nor_does_it_of_a_table_that_gets_the_name() -> None:
+    assert after_ddl("RENAME TABLE b TO a", [schema(B, 2)], [schema(A, 2)]) == {}
+
+
 def test_a_create_of_another_table_says_nothing() -> None:
     assert after_ddl("CREATE TABLE b (id INT)", [], [schema(A, 1), schema(B, 2)], of=B, has=BEGAN) == {B: 600}
 

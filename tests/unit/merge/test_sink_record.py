@@ -13,16 +13,19 @@ import pytest
 
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
+from sidecar.shared.log.filled import FilledWord, write_word
 from sidecar.shared.log.identity import own_id
 from sidecar.shared.log.layout import manifest_name, sink_tables_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.shared.log.skips import Skip, skip_row
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.hole import HoleCause
 from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.sink_delivery import SinkTables
 from spark_merge.delivery.batches import Delivery, JobSettings
@@ -266,6 +269,39 @@ def test_the_file_is_never_far_behind(tmp_path: Path, log: Log) -> None:
     for seq in range(LAG_MAX):
         record.passed([replace(first, seq=Seq(seq))], Owner(1, 1))
         assert known_of(log).seq == (-1 if seq < LAG_MAX - 1 else LAG_MAX - 1)
+
+
+def skip_of(seq: int, op: str) -> Skip:
+    return Skip(Seq(seq), 0, CommitTs(100 * seq + 50), op, T, "canal-json", Lane("k/0"), 1, b"", b"", "no number", by="alice@db1")
+
+
+@pytest.mark.parametrize("op", ["put", "delete"])
+def test_a_row_that_is_skipped_is_a_hole_of_its_table(tmp_path: Path, log: Log, op: str) -> None:
+    """Also where the worker dies before the file is written: the next one follows the same segments."""
+    log.write(0, 1, 2, 3, 4, 5)
+    skip_row(log.folder, skip_of(3, op))
+    finish(delivery(log, tmp_path / "out", "late"))
+    hole = known_of(log).holes[T]
+    assert (hole.cause, hole.since_ts, hole.seq, hole.vanished) == (HoleCause.SKIPPED, 350, 3, op == "delete")
+    assert "segment 3, ordinal 0: no number [alice@db1]" in hole.text
+    assert T not in known_of(log).complete, "the dump began before the row"
+    write_sink_tables(
+        log.folder, replace(known_of(log), seq=Seq(2), upto_ts=CommitTs(300), complete={}, holes={}), log_id=own_id(log.folder)
+    )
+    delivery(log, tmp_path / "out", "late").sink.close()
+    assert known_of(log).holes == {T: hole}
+
+
+def test_a_word_ends_a_hole_with_the_next_batch(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log of no dump", dump=False)
+    log.write(0, 1, 2, 3)
+    skip_row(log.folder, skip_of(3, "delete"))
+    finish(delivery(log, tmp_path / "out", "late"))
+    for seq, (sink, upto_seq, ends) in enumerate([("other", 9, False), ("late", 2, False), ("late", 3, True)], 4):
+        write_word(log.folder, FilledWord(sink, T, Seq(upto_seq), "alice@db1", "by hand", 1))
+        log.write(seq)
+        finish(delivery(log, tmp_path / "out", "late"))
+        assert (T not in known_of(log).holes) is ends
 
 
 def manifests(log: Log) -> Sequence[Manifest]:

@@ -82,6 +82,7 @@ class OneStep:
 
     pipeline = stepping()
     epoch = 1
+    parking = None
 
     def __init__(self, *_: object, **__: object) -> None:
         self.still_because, self.place = str, dict

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.run.sightings import SeenHoles
+from sidecar.pipeline import Pipeline
+from sidecar.run.sightings import SeenHoles, note_passed
+from sidecar.shared.log.parked import Parked, StoppedAt
 from sidecar.shared.model.hole import TEXT_MAX, Hole, HoleCause, Sighting, opened
-from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, CommitTs, Lane, Seq, TableName, TableSchema
 
 A, B = TableName("s", "a"), TableName("s", "b")
 TABLES = {
@@ -98,3 +104,18 @@ def test_of_several_holes_the_first_says_since_when_and_the_last_what_is_too_ear
         A: (5, 4, True, "at 5"),
         B: (9, 4, True, "at 9"),
     }
+
+
+def test_a_parked_message_makes_a_hole_behind_what_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr("sidecar.run.sightings.note", lines.append)
+    stopped = StoppedAt(Lane("k/0"), 7, None, b"x", "expected JSON", 1)
+    pipeline = cast(Pipeline, SimpleNamespace(sequence=SimpleNamespace(after_ts=CommitTs(400))))
+    for tables, names in (((A,), (A,)), (None, None)):
+        holes = SeenHoles()
+        note_passed(pipeline, holes, Parked(stopped, tables, "alice@db1", 2))
+        ((one,), seen) = holes.take(CommitTs(400), TABLES)
+        assert (one.cause, one.since_ts, one.tables, one.vanished, seen) == (HoleCause.PARKED, 400, names, True, {})
+        assert "message k/0@7, parked by alice@db1: expected JSON" in one.text
+    assert "s.a may lack" in lines[0]
+    assert "every table may lack" in lines[1]

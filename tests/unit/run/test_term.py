@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -19,16 +20,17 @@ from sidecar.ports import SegmentLog
 from sidecar.run import term
 from sidecar.run.term import Term
 from sidecar.shared.config import Config
-from sidecar.shared.errors import LogBroken, OwnershipLost, StorageFull
+from sidecar.shared.errors import FeedError, LogBroken, MessageUnreadable, OwnershipLost, StorageFull
 from sidecar.shared.log import segment_log, storage
 from sidecar.shared.log.identity import CHANGEFEED_NAME, claim_log, known_id
 from sidecar.shared.log.layout import is_manifest, read_manifest
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.parked import Parked, StoppedAt
 from sidecar.shared.log.reserve import RESERVE_NAME
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.spill import MemorySpill
 from sidecar.shared.log.storage import open_folder
-from sidecar.shared.model.nouns import Seq
+from sidecar.shared.model.nouns import Lane, Seq
 from sidecar.shared.model.progress import DumpState, Progress
 from sidecar.shared.model.sink_delivery import ReportTimes, SinkDelivery
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
@@ -476,3 +478,30 @@ def test_a_previous_owner_leaves_the_next_ones_reserve(disk: Path) -> None:
     election.expire()
     life.term.close()
     assert (disk / RESERVE_NAME).exists()
+
+
+class Kept:
+    """As Parking: keeps the message that an error names, if it knows it."""
+
+    def __init__(self, known: bool) -> None:
+        self.known, self.stops = known, list[FeedError]()
+        self.passed: Callable[[Parked], object] = lambda _: None
+
+    def note_stop(self, error: FeedError, now_ms: int) -> StoppedAt | None:
+        self.stops.append(error)
+        return StoppedAt(Lane("a"), 0, None, None, error.message, now_ms) if self.known else None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_message_that_stops_the_term_is_kept_and_the_error_says_how_to_pass_it(tmp_path: Path, known: bool) -> None:
+    life = Life(tmp_path / "log", Election())
+    life.begin()
+    life.term.parking = kept = Kept(known)
+    error = MessageUnreadable("message a@0: expected a row", hint="mend it")
+    life.term.pipeline.outside = replace(life.term.pipeline.outside, codec=Mock(envelopes=Mock(side_effect=error)))
+    life.feed.say(put(5, "x"))
+    with pytest.raises(MessageUnreadable, match="expected a row") as raised:
+        life.run(steps=2)
+    assert kept.stops == [error]
+    assert ("ticdc-dump park" in raised.value.hint) is known
+    assert raised.value.hint.startswith("mend it")
