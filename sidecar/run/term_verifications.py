@@ -28,11 +28,11 @@ from sidecar.run import logs, retention
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
-from sidecar.run.verified_holes import write_words
 from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump
 from sidecar.run.term_repairs import TermRepairs
 from sidecar.run.verification_texts import STATES, ended_line, entry_of, result_of
+from sidecar.run.verified_holes import write_words
 from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, SinkError, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log import verification as files

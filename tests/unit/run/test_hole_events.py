@@ -84,7 +84,7 @@ def test_what_has_filled_it_has_a_name(
     assert len(list(events.lines(status(lake={A: hole(complete=before)}, copy={A: hole()})))) == 1
     now = status(lake={}, copy={A: hole()})
     lake = replace(now.sink_tables["lake"], complete={} if complete is None else {A: CommitTs(complete)})
-    now = replace(now, sink_tables=now.sink_tables | {"lake": lake}, filled_words=words, dumps=(DONE,))
+    now = replace(now, sink_tables={**now.sink_tables, "lake": lake}, filled_words=words, dumps=(DONE,))
     lines = list(events.lines(now))
     filled = {"sink": "lake", "table": "shop.a", "since": "2025-11-22T08:26:40.000Z"}
     assert lines == ([] if by is None else [LogEvent("hole filled", filled | by)])
