@@ -176,7 +176,6 @@ class Log:
         for segment in certificate["segments"]:
             self._read(segment)
         self._check(certificate["dump_id"])
-        self._check_holes(certificate)
 
     def _read(self, segment: dict[str, Any]) -> None:
         seq, name = segment["seq"], f"{segment['seq']:020d}.json"
@@ -210,7 +209,7 @@ class Log:
                 self._check_chunk(chunk)
                 self._check_window(chunk)
 
-    def _check_holes(self, certificate: dict[str, Any]) -> None:
+    def check_holes(self, certificate: dict[str, Any]) -> None:
         """A hole of before the last pass over a table is filled by that, unless rows vanished. The certificate has all others."""
         passes = sorted(certificate["chunks"], key=lambda chunk: int(chunk["since_seq"]))
         since = {(one["schema"], one["table"]): one.get("since_seq", 0) for one in (*passes, *certificate["scope"]["tables"])}
@@ -715,6 +714,7 @@ def check(
         check_certificate(found, certificate.name, report)
         opened = None if log is None else Log(found, log, report)
         if opened is not None:
+            opened.check_holes(found)
             report.need("chunks", "--log")
         if output is not None:
             check_output(found, found["sha256"], output, opened, report)

@@ -377,7 +377,7 @@ CERTIFICATES = [
     ),
     Mutation(
         "the checker accepts a certificate that lacks a hole of the log",
-        f"{CHECKER}::Log._check_holes",
+        f"{CHECKER}::Log.check_holes",
         'hole["vanished"] or seq >= since[table]',
         "False",
         f"{OF_CHECKER}::test_a_table_with_a_hole_is_not_accepted_as_complete_and_a_hole_that_the_certificate_lacks_is_rejected",
