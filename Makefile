@@ -14,7 +14,7 @@ CHOSEN ?=
 CHOICE := build/choice.json
 PYTEST := $(BIN)/pytest --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py tests/test_maps.py tests/test_words.py
+PURE := tests/unit tests/property tests/scenarios tests/simulation tests/model tests/test_tidy.py tests/test_maps.py tests/test_words.py
 TOOLS := tests/tools/bench tests/tools/fuzz tests/tools/peers tests/tools/rig tests/tools/soak
 
 .PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean

@@ -9,7 +9,7 @@
     preflight/    what would make a dump wrong or stuck                    setup/     the settings and the SQL that `init` writes
     replay/       a recording as the cluster, and the judge of an output   report/    pictures and the report of a dump. Pure
     history/      the last dumps and verifications. Pure                   binlog/    the registry of TiDB-Binlog
-    pump/         a pump of TiDB-Binlog, a process of its own
+    pump/         a pump of TiDB-Binlog, a process of its own              watch/     what changes rows without a change in the feed
 
 Imports point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
 """

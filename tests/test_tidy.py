@@ -72,12 +72,13 @@ _BELOW = {
     "pipeline": "core pace history ports shared",
     "adapters": "history ports binlog core shared",
     "feeds": "adapters ports binlog core shared",
+    "watch": "adapters shared",
     "control": "report.figures adapters history ports pace core shared",
     "console": "report control history adapters.clock core shared",
-    "run": "console control feeds adapters pipeline report history ports binlog pace core shared",
+    "run": "console control watch feeds adapters pipeline report history ports binlog pace core shared",
     "pump": "feeds adapters binlog shared",
     "setup": "adapters shared",
-    "preflight": "setup run console control feeds adapters core shared spark_merge",
+    "preflight": "setup run console control watch feeds adapters core shared spark_merge",
     "replay.judge": "shared spark_merge.port spark_merge.sinks spark_merge.ddl",
     "replay": "run.certifying run.log_event run.dump_reports run.samples control.status report feeds adapters pipeline history ports"
     " pace core shared spark_merge",
@@ -154,7 +155,6 @@ TESTED_THROUGH = {
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.shared.reads.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.shared.reads.indexes": "tests/unit/adapters/test_tidb_schema.py",
-    "sidecar.shared.reads.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.control.preview": "tests/unit/control/test_service.py",
     "sidecar.feeds.push.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.session": "tests/unit/feeds/test_push_puller.py",
@@ -402,7 +402,7 @@ def test_what_is_tested_through_others_exists() -> None:
 
 
 PURE_TESTS = [
-    path for folder in ("unit", "property", "scenarios", "simulation") for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
+    path for folder in ("unit", "property", "scenarios", "simulation", "model") for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
 ]
 SERVERS = {
     "tests.support.services.clickhouse.ClickHouse",

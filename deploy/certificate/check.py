@@ -42,6 +42,8 @@ RETAINED = re.compile(r"retained-([0-9]{20})")
 NUMBERS = {"int", "uint", "year"}
 FORMS = {"binary": "HEX({})", "bit": "CAST({} + 0 AS CHAR)", "float": "CAST({} * 1E0 AS CHAR)", "double": "CAST({} * 1E0 AS CHAR)"}
 """How a column of this kind becomes text; others by a cast."""
+SOFT_DELETE_TIME = "_tidb_softdelete_time"
+"""NULL in each row that TiDB shows with tidb_translate_softdelete_sql, under which no statement may name it."""
 SETTINGS = (
     ("sql_select_limit", "18446744073709551615"), ("max_execution_time", "0"), ("time_zone", "'+00:00'"),
     ("sql_mode", "'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION'"),
@@ -604,7 +606,8 @@ class Comparison:
 
     def _of_tidb(self, table: Table, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
         names = {name: "`" + name.replace("`", "``") + "`" for name in (*columns, *table)}
-        selected = ", ".join(FORMS.get(kind, "CAST({} AS CHAR)").format(names[name]) for name, kind in columns.items())
+        forms = {name: "NULL" if name == SOFT_DELETE_TIME else FORMS.get(kind, "CAST({} AS CHAR)") for name, kind in columns.items()}
+        selected = ", ".join(form.format(names[name]) for name, form in forms.items())
         with self.connection.cursor() as cursor:
             try:
                 cursor.execute(f"SELECT {selected} FROM {names[table[0]]}.{names[table[1]]}")

@@ -15,3 +15,8 @@ GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'ticdc_dump'@'%';
 
 -- For dumps without marks: which cluster this is (TiDB 8.5 and later). For feed = "push" and feed = "tikv": its collation framework.
 -- GRANT SELECT ON mysql.tidb TO 'ticdc_dump'@'%';
+
+-- To see what changes rows without a change in the feed (deploy/HOLES.md): the DDL jobs too, and of these tables those that this TiDB has.
+-- GRANT SELECT ON mysql.tidb_import_jobs TO 'ticdc_dump'@'%';
+-- GRANT SELECT ON mysql.tidb_pitr_id_map TO 'ticdc_dump'@'%';
+-- GRANT SELECT ON mysql.tidb_restore_registry TO 'ticdc_dump'@'%';

@@ -19,7 +19,7 @@ from sidecar.feeds.kafka import checks as kafka
 from sidecar.feeds.push import checks as push
 from sidecar.feeds.storage import checks as storage
 from sidecar.feeds.tikv import checks as tikv
-from sidecar.preflight import changefeed, executors, machine, ranges, source, zone
+from sidecar.preflight import changefeed, executors, holes, machine, ranges, source, zone
 from sidecar.shared.config import read_config
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.log.identity import known_id
@@ -94,7 +94,8 @@ def _of_tidb() -> Sequence[Check[Any]]:
     return (
         Check(TIDB, lambda it: source.tidb(it.config.source), account, standby=True),
         Check(CLOCK, lambda it: source.clock(it.config.source), "source.host", (TIDB,)),
-        Check(Key("gc life time"), lambda it: source.gc(it.config.source, it.get(CHANGEFEED, None)), "tidb_gc_life_time", (TIDB,)),
+        Check(Key("gc life time"), lambda it: source.gc(it.config, it.get(CHANGEFEED, None)), "tidb_gc_life_time, tikv.pd", (TIDB,)),
+        Check(Key("holes"), lambda it: holes.holes(it.config), holes.SETTING, (TIDB,)),
         Check(SCHEMAS, lambda it: source.schemas(it.config.source), "filter.rules (changefeed)", (TIDB,), MANY_S),
         Check(TABLES, _tables, "filter.rules (changefeed)", (CHANGEFEED, SCHEMAS)),
         Check(Key("read keys"), lambda it: source.read_keys(it.config.source, it[TABLES]), "dumpstart --tables", (TABLES,), MANY_S),

@@ -26,7 +26,7 @@ from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_D
 from sidecar.control.wire import rows_in_words
 from sidecar.feeds.checks import Tables
 from sidecar.setup.sql import mark_grant, select_grant
-from sidecar.shared.config import SourceSection
+from sidecar.shared.config import Config, SourceSection
 from sidecar.shared.errors import FeedUnsuitable, SourceError, parted
 from sidecar.shared.model.keyset import quoted_table
 from sidecar.shared.model.messages import MarkSent, SendMark
@@ -38,11 +38,13 @@ from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession, Row
 from sidecar.shared.process.checks import CheckFinding, Checking, CheckSkipped, failed, listed, ok, warning
+from sidecar.shared.reads.snapshot import duration_s
 from sidecar.shared.sql.text import quoted
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.large_rows import KEYS_ALONE, large_rows_option
 from sidecar.shared.ticdc.scope import LiveScope
 from sidecar.shared.ticdc.table_rules import schemas_named
+from sidecar.shared.tikv.pd import PdClient, pd_section
 
 T = TypeVar("T")
 
@@ -71,7 +73,6 @@ PROBES = 3
 """Another preflight may write the same row at this moment."""
 
 _GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?P<schema>`(?:[^`]|``)+`|\*|\w+)\.(?P<table>\S+) TO ", re.IGNORECASE)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)(?![a-z])")
 
 
 def patient(section: SourceSection) -> SourceSection:
@@ -129,19 +130,38 @@ def of_clock(ahead_s: float, *, took_s: float) -> CheckFinding:
     return warning(what, setting="NTP (this machine, PD)", hint=hint)
 
 
-def gc(section: SourceSection, changefeed: Changefeed | None) -> Checking[None]:
+def gc(config: Config, changefeed: Changefeed | None) -> Checking[None]:
     """For snapshot brackets: a SELECT at a TSO must end before GC passes it. For DDLs: their tables are read as of their commit_ts, so
-    GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.)"""
+    GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.) Also whether a running sidecar
+    keeps in PD what it still has to read (sidecar/run/gc_hold.py)."""
 
     def question(session: MysqlSession) -> tuple[Row, ...] | None:
         if session.flavour is not Flavour.TIDB:
             return None
         return session.rows("SELECT @@global.tidb_gc_life_time")
 
-    rows = asked(section, "reading tidb_gc_life_time", question)
+    rows = asked(config.source, "reading tidb_gc_life_time", question)
     if rows is None:
         raise CheckSkipped("the server is no TiDB: it has no snapshot brackets, and nothing to keep for them")
     yield of_gc_life(str(rows[0][0]), of_large_rows=changefeed is not None and large_rows_option(changefeed) == KEYS_ALONE)
+    yield of_hold(config.gc.hold_max_s, _reached_pd(config))
+
+
+def _reached_pd(config: Config) -> str:
+    """PD's endpoints; empty where none is known, or what is there is no PD. Raises FeedLost where nothing answers."""
+    section = pd_section(config)
+    if not section.pd:
+        return ""
+    with closing(PdClient(section, named="tikv" if config.tikv.pd else "etcd")) as pd:
+        return f"PD {', '.join(section.pd)} of cluster {pd.cluster_id()}" if pd.answers_as_pd() else ""
+
+
+def of_hold(hold_max_s: float, pd: str) -> CheckFinding:
+    """`pd`: empty for none that is reached."""
+    if pd and hold_max_s:
+        return ok(f"while the sidecar runs, {pd} keeps what it still has to read, {hold_max_s / 3600:g} h at most (gc.hold_max_s)")
+    why = "gc.hold_max_s is 0" if pd else "no PD is reached"
+    return ok(f"{why}: only tidb_gc_life_time keeps what the sidecar still has to read; ticdc_dump_gc_remaining_seconds shows what remains")
 
 
 def of_gc_life(life: str, *, of_large_rows: bool = False) -> CheckFinding:
@@ -155,12 +175,6 @@ def of_gc_life(life: str, *, of_large_rows: bool = False) -> CheckFinding:
         return ok(f"{what}: the sidecar may not be behind or stopped for longer when it comes to a DDL")
     hint = "SET GLOBAL tidb_gc_life_time = '10m' or more, or dump with --brackets watermark"
     return warning(f"{what}: a snapshot that is read for longer breaks off (error 9006)", setting="tidb_gc_life_time", hint=hint)
-
-
-def duration_s(text: str) -> float:
-    """Of Go's `10m0s`."""
-    units = {"h": 3600.0, "m": 60.0, "s": 1.0}
-    return sum(float(number) * units[unit] for number, unit in _DURATION.findall(text))
 
 
 # ---- the tables -----------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.filling import NAME, Filling
 from sidecar.run.gauge import Estimates, Gauge
+from sidecar.run.hole_watch import serve_holes
 from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, started, stopped, stopping, term_ended
 from sidecar.run.logs import note, say
@@ -62,7 +63,6 @@ from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.outside import Lasting, outside_of
 from sidecar.run.own_worker import OwnWorker, remote_reads
 from sidecar.run.repairing import start_key_dump
-from sidecar.run.resumes import Resumes, reports_no_gap
 from sidecar.run.samples import MeasuredTerms, Samples
 from sidecar.run.sightings import SeenHoles, note_passed
 from sidecar.run.takeover import Takeover, another_owns
@@ -259,8 +259,7 @@ class Sidecar:
             brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
             term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker.epoch)
             term.sinks = tuple(self._sinks)
-            resumes = Resumes(self.client, self.changefeed.name, self.root, note) if reports_no_gap(self.config, self.changefeed) else None
-            watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
+            watch = ChangefeedWatch(self.client, self.config, self.changefeed)
             ending.callback(term.close)
             ending.callback(watch.close)
             ending.callback(self._disown)
@@ -275,8 +274,6 @@ class Sidecar:
             for what in (*others, *undelivered_dumps(term.pipeline.dump.records, self._sinks, self.deliveries.sinks())):
                 note(what)
             services = self._begin_services(term, ending)
-            if resumes is not None:
-                resumes.begin(new_log=term.pipeline.next_seq == 0)
             self._run_term(term, brought, watch, services, waited_s)
 
     def _begin_services(self, term: Term, ending: ExitStack) -> Services:
@@ -293,6 +290,8 @@ class Sidecar:
         self._verifications = verifications
         services.serve("verifications", verifications.serve)
         serve_certificates(term, self.client, self.measured, services)
+        serve_holes(term, self.client, services)
+        self.tally.gc_hold = term.serve_gc_hold(services)
         if self.config.dump.fill_holes:
             start = lambda request: self.service.Start(request, LocalCall(NAME, ""))  # noqa: E731 - as short as it is used
             services.serve("holes' dumps", Filling(lambda: self.status, history, start).serve)

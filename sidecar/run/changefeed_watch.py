@@ -17,7 +17,6 @@ from sidecar.adapters.etcd.changefeed import read_changefeed_info
 from sidecar.adapters.etcd.keys import Keys
 from sidecar.adapters.etcd.opening import open_keys
 from sidecar.run.logs import note
-from sidecar.run.resumes import Resumes
 from sidecar.shared.config import Config
 from sidecar.shared.config_files import read_definition
 from sidecar.shared.errors import ConfigError, CoordinationLost, FeedChanged
@@ -73,14 +72,14 @@ def log_of(config: Config) -> str:
 
 
 class ChangefeedWatch:
-    """Looks in the background whether `changefeed` is still so defined, and was not resumed over a gap; `check` raises if not.
+    """Looks in the background whether `changefeed` is still so defined; `check` raises if not.
 
     A file may be looked at while it is written: what it says counts at the second look, and what is no definition then is reported, and
     changes nothing.
     """
 
-    def __init__(self, client: Keys, config: Config, changefeed: Changefeed, resumes: Resumes | None = None) -> None:
-        self._client, self._config, self._changefeed, self._resumes = client, config, changefeed, resumes
+    def __init__(self, client: Keys, config: Config, changefeed: Changefeed) -> None:
+        self._client, self._config, self._changefeed = client, config, changefeed
         self._looking = Background(self._look, name="changefeed")
         self.check, self.close = self._looking.check, self._looking.close
 
@@ -90,8 +89,6 @@ class ChangefeedWatch:
         while not ending.wait(LOOK_EVERY_S):
             try:
                 now = read_changefeed(self._client, self._config)
-                if self._resumes is not None:
-                    self._resumes.look()
             except CoordinationLost:
                 continue  # the lease ends when that has lasted too long
             except ConfigError as error:

@@ -1,6 +1,6 @@
 """Taking a sidecar away for good (`ticdc-dump remove`): what it keeps in etcd and PD is removed, what it wrote elsewhere is named.
 
-    PD      the service safe point of a `tikv` feed, which keeps old versions of the whole cluster for a day after the last renewal
+    PD      what keeps old versions there (shared/tikv/gc.py); a `tikv` feed's keeps them for a day after its last renewal
     pumps   our entry as a drainer, offline from then on: they wait for us no more
     etcd    {ROOT}{cluster}/{namespace}/{id}/: epoch, owner, progress of each incarnation
     left    log, sinks' outputs, the watermark table's row and database, the account at TiDB, the consumer group, the filter's rule, the
@@ -30,7 +30,6 @@ from sidecar.binlog.nodes import OFFLINE
 from sidecar.feeds.binlog.drainer import leave
 from sidecar.feeds.binlog.make import nodes_of, pd_of
 from sidecar.feeds.kafka.make import group_of
-from sidecar.feeds.tikv.gc import service_id
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.shared.config import Config, EtcdSection, TikvSection
 from sidecar.shared.errors import ConfigError, RefusedRequest, TicdcDumpError
@@ -42,7 +41,8 @@ from sidecar.shared.process.kept_secrets import without_secrets
 from sidecar.shared.sql.text import quoted_text
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
-from sidecar.shared.tikv.pd import PdClient
+from sidecar.shared.tikv.gc import VersionHold, reads_id, service_id
+from sidecar.shared.tikv.pd import PdClient, pd_section
 
 LEASE_S = 10
 """Longer than PD takes to answer; a removal that is killed holds a sidecar up for so long."""
@@ -92,8 +92,7 @@ class KeptBehind:
 
 def reach_of(config: Config, leaves: Callable[[str], str] = lambda _: "") -> Reach:
     section = config.changefeed
-    pd = config.tikv if config.tikv.pd else TikvSection(pd=config.etcd.endpoints, tls=config.etcd.tls)
-    return Reach(ChangefeedName(section.cluster, section.namespace, section.id), config.etcd, pd, config, leaves)
+    return Reach(ChangefeedName(section.cluster, section.namespace, section.id), config.etcd, pd_section(config), config, leaves)
 
 
 def reach_by(name: ChangefeedName, etcd: EtcdSection) -> Reach:
@@ -114,7 +113,8 @@ def look(client: Keys, reach: Reach) -> KeptBehind:
     for root in roots:
         if holder := owner(client, root):
             raise _owned(name, holder)
-    safe_points = tuple(service_id(f"{name}/{incarnation}") for incarnation in known) if _is_pd(reach.pd) else ()
+    holders = (one(f"{name}/{incarnation}") for incarnation in known for one in (service_id, reads_id))
+    safe_points = tuple(holders) if _is_pd(reach.pd) else ()
     return KeptBehind(name, roots, tuple(keys), safe_points, tuple(_left(reach, is_defined=bool(defined))), _drainer(reach.config))
 
 
@@ -128,6 +128,7 @@ def remove(client: Keys, reach: Reach, kept: KeptBehind) -> None:
             pd = held.enter_context(closing(PdClient(reach.pd)))
             for name in kept.safe_points:
                 pd.forget_versions(name)
+                VersionHold(pd, name, keep_s=0, hold_max_s=0, keyspace=kept.name.namespace).let_go()
         if kept.drainer and reach.config is not None:
             nodes = held.enter_context(closing(nodes_of(reach.config)))
             leave(nodes, held.enter_context(closing(pd_of(reach.config.binlog))).tso())

@@ -29,6 +29,7 @@ from stamina.instrumentation import get_prometheus_counter
 from sidecar.control.status import SidecarStatus
 from sidecar.pace.controller import SinkState
 from sidecar.run.cycle import VerifiedSinks, VerifiedTable
+from sidecar.run.gc_hold import GcHoldState
 from sidecar.run.logs import log
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import physical_ms
@@ -53,7 +54,7 @@ CLOSING_MAX_S = 5.0
 class MetricsTally:
     """Counted by the process itself, over all its terms. `terms_ended`: by the class of the error that ended them. `log_volume_bytes`:
     free, and in all, on the log's volume; None where it is on none. `verified`: by verifications; None: this is
-    no owner. `against_takeover`: as `Takeover.against`."""
+    no owner. `against_takeover`: as `Takeover.against`. `gc_hold`: what the term reads as of a moment of TiDB; None: not known."""
 
     terms: int = 0
     worker_deaths: int = 0
@@ -61,6 +62,7 @@ class MetricsTally:
     log_volume_bytes: tuple[int, int] | None = None
     verified: VerifiedSinks | None = None
     against_takeover: tuple[str, ...] | None = None
+    gc_hold: Callable[[], GcHoldState | None] = lambda: None
 
 
 class _StatusCollector(Collector):
@@ -107,6 +109,8 @@ class _StatusCollector(Collector):
             yield from retries.collect()
         if tally.verified is not None:
             yield from _verified(tally.verified)
+        if (gc_hold := tally.gc_hold()) is not None:
+            yield from _old_versions(gc_hold)
 
 
 def _stream(status: SidecarStatus) -> Iterator[Metric]:
@@ -237,6 +241,22 @@ def _verified(verified: VerifiedSinks) -> Iterator[Metric]:
     yield differences
     if verified.cycle_s:
         yield GaugeMetricFamily("ticdc_dump_verify_cycle_seconds", "In which all rows are to be compared", value=verified.cycle_s)
+
+
+def _old_versions(state: GcHoldState) -> Iterator[Metric]:
+    """Without a series where nothing is read, or it is not known how long it is kept."""
+    age = GaugeMetricFamily("ticdc_dump_gc_needed_age_seconds", "Back to the oldest moment of TiDB that is still to be read", labels=["by"])
+    for by, seconds in state.ages_s.items():
+        age.add_metric([by], seconds)
+    yield age
+    yield GaugeMetricFamily("ticdc_dump_gc_held", "1 while PD keeps that moment for the sidecar", value=float(state.held))
+    kept = "How far back a moment is kept: gc.hold_max_s while PD keeps it, else tidb_gc_life_time"
+    remaining = "Until the oldest moment that is still to be read may be collected as garbage"
+    for name, text, value in (("kept", kept, state.kept_s), ("remaining", remaining, state.remaining_s)):
+        family = GaugeMetricFamily(f"ticdc_dump_gc_{name}_seconds", text, labels=[])
+        if value is not None:
+            family.add_metric([], value)
+        yield family
 
 
 def _sinks(status: SidecarStatus) -> Iterator[Metric]:

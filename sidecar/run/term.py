@@ -25,6 +25,8 @@ from sidecar.core.dump_start import DumpLimits
 from sidecar.feeds.contract import Parking
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Deliveries, Ownership, SegmentLog
+from sidecar.run.auxiliary import Services
+from sidecar.run.gc_hold import GcHoldState, TsoReads, begin_gc_hold, tso_reads
 from sidecar.run.logs import say
 from sidecar.run.retention import CERTIFICATES, VERIFICATIONS, WINDOWS, RetentionHolds
 from sidecar.shared.config import Config
@@ -44,6 +46,8 @@ POLL_S = 0.2
 POLL_BUSY_S = 0.01
 """While the source works: its results are received this soon. Not while it is away."""
 RETAIN_EVERY_S = 10.0
+NOTE_EVERY_S = 5.0
+"""What is read as of a moment: a hold in PD is renewed less often."""
 REPORTED_WAIT_S, REPORTED_LOOK_S = 10.0, 0.1
 """For the worker's report, where there is no room: a worker reports every second. One that still starts is kept for the next term."""
 
@@ -56,7 +60,7 @@ class Term:
     """`epoch` was just granted. `worker_epoch`: of the managed worker that an earlier term of this process has kept, if any. `pipeline` is
     there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `collected`: the last segment that
     certificates have no need of, None where they need none. `parking`: of messages that stop the stream. `full`: the log's volume has no
-    room left. `sinks`: their names."""
+    room left. `sinks`: their names. `reads`: what is read as of a moment of TiDB, for any thread."""
 
     def __init__(
         self,
@@ -78,11 +82,12 @@ class Term:
         self.collected: Callable[[], Seq | None] = lambda: None
         self.parking: Parking | None = None
         self.holds = RetentionHolds(say)
+        self.reads = TsoReads()
         self.pipeline: Pipeline
         self._folder = storage.log_folder(config.log.uri)
         self._log = FolderLog(self._folder, check_held=partial(check_held, ownership))
         self._opened = ExitStack()
-        self._retain_due_s = 0.0
+        self._retain_due_s = self._note_due_s = 0.0
         self._deliveries = deliveries
         self._worker_epochs = {epoch, worker_epoch}
         reported = deliveries.report_times()
@@ -122,6 +127,9 @@ class Term:
                 self._step()
             now_s = clock.now_s()
             seen(pipeline, now_s)
+            if now_s >= self._note_due_s:
+                self._note_due_s = now_s + NOTE_EVERY_S
+                self._note_reads()
             if self.config.log.retain and now_s >= self._retain_due_s:
                 with self._judging_the_log():
                     self._retain_due_s = now_s + (0.0 if self._retain() else RETAIN_EVERY_S)
@@ -129,6 +137,16 @@ class Term:
     def _step(self) -> None:
         pipeline = self.pipeline
         pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() and pipeline.outage is None else POLL_S)
+
+    def serve_gc_hold(self, services: Services) -> Callable[[], GcHoldState | None]:
+        """What the term reads as of a moment of TiDB stays readable, as far as PD goes along. What is known of that."""
+        self._note_reads()
+        return begin_gc_hold(self.config, self.changefeed, lambda: self.reads, services)
+
+    def _note_reads(self) -> None:
+        pipeline = self.pipeline
+        window, verification = pipeline.dump.oldest_open_seq(), self.kept_from()
+        self.reads = tso_reads(self.config, pipeline.sequence.after_ts, window=window, verification=verification)
 
     def owned(self, folder: Folder) -> OwnedLog:
         """For what is written beside the segments."""

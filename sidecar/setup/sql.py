@@ -19,6 +19,7 @@ PASSWORD = "change-me"
 
 _DDL_JOBS = ("mysql.tidb_ddl_job", "mysql.tidb_ddl_history")
 _COLLATIONS = ("mysql.tidb",)
+_IMPORTS = ("mysql.tidb_import_jobs", "mysql.tidb_pitr_id_map", "mysql.tidb_restore_registry")
 
 
 def watermark_sql() -> str:
@@ -64,7 +65,9 @@ CREATE USER IF NOT EXISTS {_account(user)} IDENTIFIED BY '{PASSWORD}';
 -- For feed = "push" and feed = "tikv", and where DDLs do not come by the feed (event filters, target-schema): the DDL jobs.
 {"".join(jobs)}
 -- For dumps without marks: which cluster this is (TiDB 8.5 and later). For feed = "push" and feed = "tikv": its collation framework.
-{"".join(collations)}"""
+{"".join(collations)}
+-- To see what changes rows without a change in the feed (deploy/HOLES.md): the DDL jobs too, and of these tables those that this TiDB has.
+{"".join(_optional(table, user, needed=False) for table in _IMPORTS)}"""
 
 
 def mark_grant(user: str) -> str:

@@ -206,6 +206,12 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     read_port: Annotated[int, Meta(ge=0, le=65535)] = 0
 
 
+class GcSection(_Section, frozen=True, kw_only=True):
+    """`hold_max_s`: the oldest moment of TiDB that the sidecar keeps from garbage collection, in PD, while it has to read it; 0: none."""
+
+    hold_max_s: Annotated[float, Meta(ge=0, le=30 * 86_400)] = 86_400.0
+
+
 class VerifySection(_Section, frozen=True, kw_only=True):
     """Continuous verification. `share_per_day`: of all rows in all sinks that can be read back; 0: none."""
 
@@ -271,6 +277,7 @@ class Config(_Section, frozen=True, kw_only=True):
     binlog: BinlogSection = BinlogSection()
     spark: SparkSection = SparkSection()
     dump: DumpSection = DumpSection()
+    gc: GcSection = GcSection()
     verify: VerifySection = VerifySection()
     control: ControlSection = ControlSection()
     console: ConsoleSection = ConsoleSection()

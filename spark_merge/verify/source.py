@@ -21,6 +21,7 @@ from sidecar.shared.mysql.key_ranges import KeySpan, cut, row_count, walk
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
+from sidecar.shared.reads.tables import check_soft_delete
 from spark_merge.port.readable import ReadPart, RowForm, RowsRead, rows_of
 from spark_merge.sinks.kit.keyed import KeyedPart
 from spark_merge.sinks.mysql.reading import SqlRows, read_key
@@ -130,6 +131,7 @@ class SqlSource:
             raise SourceChanged(
                 f"{schema.name} at the source has no column {missing[0]}", hint="a DDL has changed it: verify again once the sinks have it"
             )
+        carried_out(session, lambda: check_soft_delete(session, schema), doing=f"reading what {schema.name} is")
         return schema.name, table
 
 

@@ -26,8 +26,9 @@ IDLE = 20
 SCARCER = 3
 """Times the share of a test's mark `turns`."""
 ALWAYS = {
-    "tests.mutations.test_mutations", "tests.test_maps", "tests.test_tidy", "tests.test_words", "tests.unit.test_deploy",
-    "tests.unit.test_errors", "tests.unit.test_guide", "tests.unit.test_pages", "tests.unit.sinks.test_option_tables",
+    "tests.model.test_names", "tests.mutations.test_mutations", "tests.test_maps", "tests.test_tidy", "tests.test_words",
+    "tests.unit.test_deploy", "tests.unit.test_errors", "tests.unit.test_guide", "tests.unit.test_pages",
+    "tests.unit.sinks.test_option_tables",
 }  # fmt: skip
 """Files of tests that judge the repository's files, and the mutations."""
 BY_TURNS = ("tests.simulation.", "tests.property.")

@@ -19,13 +19,13 @@ from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.keys import Put, changefeed_root
 from sidecar.adapters.etcd.opening import open_keys
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
-from sidecar.feeds.tikv.gc import service_id
 from sidecar.run import leaving
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.shared.config import EtcdSection, read_config
 from sidecar.shared.errors import FeedLost, RefusedRequest
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
+from sidecar.shared.tikv.gc import reads_id, service_id
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd
 from tests.support.tikv.cluster import Cluster
@@ -84,7 +84,7 @@ tikv = {{ pd = {json.dumps(self.servers.pd_addresses if pd is None else pd)} }}
 
 
 def points(*incarnations: str) -> set[bytes]:
-    return {service_id(f"{ORDERS}/{one}").encode() for one in incarnations}
+    return {held(f"{ORDERS}/{one}").encode() for one in incarnations for held in (service_id, reads_id)}
 
 
 OTHERS = {b"gc_worker", service_id(f"{OTHER}/{PREVIOUS}").encode()}
@@ -111,7 +111,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
         for name, incarnation in ((ORDERS, made.incarnation), (ORDERS, PREVIOUS), (OTHER, PREVIOUS)):
             root = changefeed_root(name, incarnation)
             client.transact([], [Put(f"{root}/{key}", b"3") for key in ("epoch", "progress", "progress/a/00000", HISTORY)])
-            servers.safe_points[service_id(f"{name}/{incarnation}").encode()] = 100
+            for held in (service_id, reads_id) if name == ORDERS else (service_id,):
+                servers.safe_points[held(f"{name}/{incarnation}").encode()] = 100
         yield made
 
 

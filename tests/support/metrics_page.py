@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from sidecar.control.status import SidecarStatus
 from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
+from sidecar.run.gc_hold import GcHoldState
 from sidecar.run.metrics import MetricsTally, _StatusCollector
 from sidecar.shared.model.nouns import TableName
 from sidecar.shared.ticdc.changefeed import ChangefeedName
@@ -30,7 +31,7 @@ def _ours() -> Iterator[Metric]:
     """Every metric that an owner, or a standby, can have."""
     name = ChangefeedName("default", "default", "orders")
     verified = VerifiedSinks([VerifiedTable(TableInSink("copy", TableName("shop", "orders")), 1.0, 0)], 86_400.0)
-    tally = MetricsTally(log_volume_bytes=(1, 2), verified=verified, against_takeover=())
+    tally = MetricsTally(log_volume_bytes=(1, 2), verified=verified, against_takeover=(), gc_hold=GcHoldState)
     made = _StatusCollector(lambda: SidecarStatus(name, 1, "host:1"), lambda: tally).collect()
     return (one for one in made if one.name.startswith("ticdc_dump_"))
 

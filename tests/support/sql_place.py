@@ -29,7 +29,7 @@ def rows_of(db: MariaDb, schema: TableSchema, name: TableName | None = None) -> 
     """All rows of the target's table `name`, as the source's reader spells them."""
     session = MysqlSession(Account.of(db.settings()), Role.READ_SOURCE)
     try:
-        sql = rows_select(schema.columns, name or schema.name)
+        sql = rows_select(schema.columns, name or schema.name, at_source=False)
         result = canonical(read_packets(session, sql, len(schema.columns)), schema.columns, where=str(schema.name))
         return list(zip(*(column.to_pylist() for column in result.columns), strict=True))
     finally:

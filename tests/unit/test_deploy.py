@@ -34,6 +34,7 @@ from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
 from sidecar.pace.controller import SinkState
 from sidecar.run import merge_process
 from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
+from sidecar.run.gc_hold import DDLS, GcHoldState
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.shared.config import Config, read_config
 from sidecar.shared.model.messages import Brackets
@@ -169,8 +170,9 @@ def test_the_account_may_read_tables_and_write_the_watermark_row_and_nothing_els
     for grant in grants:
         assert f"{grant};" in text("PREPARE.md")
     optional = re.findall(r"^-- (GRANT .*)$", text("sql/account.sql"), flags=re.MULTILINE)
-    assert len(optional) == 3
-    assert all(grant in text("KV.md") for grant in optional)
+    assert len(optional) == 6
+    assert all(grant in text("KV.md") for grant in optional[:3])
+    assert all(grant in text("HOLES.md") for grant in (*optional[:2], *optional[3:]))
 
 
 def test_no_grant_is_on_every_schema() -> None:
@@ -254,7 +256,13 @@ def exported() -> dict[str, dict[str, set[str]]]:
     known = {"copy": SinkTables("copy", "", Seq(0), None, Seq(0), None)}
     status = SidecarStatus(name, 1, "host:1", dumps=(progress,), lanes=lanes, sinks=sinks, services=services, sink_tables=known)
     verified = VerifiedSinks([VerifiedTable(TableInSink("copy", TableName("shop", "orders")), 3.0, 1)], 86_400.0)
-    tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2), verified=verified, against_takeover=())
+    tally = MetricsTally(
+        terms_ended={"FeedLost": 1, "StorageFull": 1},
+        log_volume_bytes=(1, 2),
+        verified=verified,
+        against_takeover=(),
+        gc_hold=lambda: GcHoldState({DDLS: 1.0}, kept_s=2.0),
+    )
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: tally)
     try:
         with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE_S) as answer:

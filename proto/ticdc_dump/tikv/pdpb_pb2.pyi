@@ -17,6 +17,7 @@ class ErrorType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ALREADY_BOOTSTRAPPED: _ClassVar[ErrorType]
     INCOMPATIBLE_VERSION: _ClassVar[ErrorType]
     REGION_NOT_FOUND: _ClassVar[ErrorType]
+    ENTRY_NOT_FOUND: _ClassVar[ErrorType]
 OK: ErrorType
 UNKNOWN: ErrorType
 NOT_BOOTSTRAPPED: ErrorType
@@ -24,6 +25,7 @@ STORE_TOMBSTONE: ErrorType
 ALREADY_BOOTSTRAPPED: ErrorType
 INCOMPATIBLE_VERSION: ErrorType
 REGION_NOT_FOUND: ErrorType
+ENTRY_NOT_FOUND: ErrorType
 
 class RequestHeader(_message.Message):
     __slots__ = ("cluster_id", "caller_id")
@@ -186,3 +188,89 @@ class UpdateServiceGCSafePointResponse(_message.Message):
     TTL: int
     min_safe_point: int
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., service_id: _Optional[bytes] = ..., TTL: _Optional[int] = ..., min_safe_point: _Optional[int] = ...) -> None: ...
+
+class KeyspaceScope(_message.Message):
+    __slots__ = ("keyspace_id",)
+    KEYSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    keyspace_id: int
+    def __init__(self, keyspace_id: _Optional[int] = ...) -> None: ...
+
+class SetGCBarrierRequest(_message.Message):
+    __slots__ = ("header", "keyspace_scope", "barrier_id", "barrier_ts", "ttl_seconds")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    KEYSPACE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_ID_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_TS_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    keyspace_scope: KeyspaceScope
+    barrier_id: str
+    barrier_ts: int
+    ttl_seconds: int
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., keyspace_scope: _Optional[_Union[KeyspaceScope, _Mapping]] = ..., barrier_id: _Optional[str] = ..., barrier_ts: _Optional[int] = ..., ttl_seconds: _Optional[int] = ...) -> None: ...
+
+class GCBarrierInfo(_message.Message):
+    __slots__ = ("barrier_id", "barrier_ts", "ttl_seconds")
+    BARRIER_ID_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_TS_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    barrier_id: str
+    barrier_ts: int
+    ttl_seconds: int
+    def __init__(self, barrier_id: _Optional[str] = ..., barrier_ts: _Optional[int] = ..., ttl_seconds: _Optional[int] = ...) -> None: ...
+
+class SetGCBarrierResponse(_message.Message):
+    __slots__ = ("header", "new_barrier_info")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    NEW_BARRIER_INFO_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    new_barrier_info: GCBarrierInfo
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., new_barrier_info: _Optional[_Union[GCBarrierInfo, _Mapping]] = ...) -> None: ...
+
+class DeleteGCBarrierRequest(_message.Message):
+    __slots__ = ("header", "keyspace_scope", "barrier_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    KEYSPACE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    keyspace_scope: KeyspaceScope
+    barrier_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., keyspace_scope: _Optional[_Union[KeyspaceScope, _Mapping]] = ..., barrier_id: _Optional[str] = ...) -> None: ...
+
+class DeleteGCBarrierResponse(_message.Message):
+    __slots__ = ("header", "deleted_barrier_info")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    DELETED_BARRIER_INFO_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    deleted_barrier_info: GCBarrierInfo
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., deleted_barrier_info: _Optional[_Union[GCBarrierInfo, _Mapping]] = ...) -> None: ...
+
+class GetGCStateRequest(_message.Message):
+    __slots__ = ("header", "keyspace_scope", "exclude_gc_barriers")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    KEYSPACE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_GC_BARRIERS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    keyspace_scope: KeyspaceScope
+    exclude_gc_barriers: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., keyspace_scope: _Optional[_Union[KeyspaceScope, _Mapping]] = ..., exclude_gc_barriers: _Optional[bool] = ...) -> None: ...
+
+class GCState(_message.Message):
+    __slots__ = ("keyspace_scope", "is_keyspace_level_gc", "txn_safe_point", "gc_safe_point")
+    KEYSPACE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    IS_KEYSPACE_LEVEL_GC_FIELD_NUMBER: _ClassVar[int]
+    TXN_SAFE_POINT_FIELD_NUMBER: _ClassVar[int]
+    GC_SAFE_POINT_FIELD_NUMBER: _ClassVar[int]
+    keyspace_scope: KeyspaceScope
+    is_keyspace_level_gc: bool
+    txn_safe_point: int
+    gc_safe_point: int
+    def __init__(self, keyspace_scope: _Optional[_Union[KeyspaceScope, _Mapping]] = ..., is_keyspace_level_gc: _Optional[bool] = ..., txn_safe_point: _Optional[int] = ..., gc_safe_point: _Optional[int] = ...) -> None: ...
+
+class GetGCStateResponse(_message.Message):
+    __slots__ = ("header", "gc_state")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    GC_STATE_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    gc_state: GCState
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., gc_state: _Optional[_Union[GCState, _Mapping]] = ...) -> None: ...

@@ -64,6 +64,21 @@ class PDStub:
                 request_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.UpdateServiceGCSafePointRequest.SerializeToString,
                 response_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.UpdateServiceGCSafePointResponse.FromString,
                 _registered_method=True)
+        self.SetGCBarrier = channel.unary_unary(
+                '/pdpb.PD/SetGCBarrier',
+                request_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.SetGCBarrierRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.SetGCBarrierResponse.FromString,
+                _registered_method=True)
+        self.DeleteGCBarrier = channel.unary_unary(
+                '/pdpb.PD/DeleteGCBarrier',
+                request_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.DeleteGCBarrierRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.DeleteGCBarrierResponse.FromString,
+                _registered_method=True)
+        self.GetGCState = channel.unary_unary(
+                '/pdpb.PD/GetGCState',
+                request_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.GetGCStateRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.GetGCStateResponse.FromString,
+                _registered_method=True)
 
 
 class PDServicer:
@@ -106,6 +121,25 @@ class PDServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetGCBarrier(self, request, context):
+        """The same for one keyspace. An older PD does not have these.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGCBarrier(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetGCState(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PDServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -138,6 +172,21 @@ def add_PDServicer_to_server(servicer, server):
                     servicer.UpdateServiceGCSafePoint,
                     request_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.UpdateServiceGCSafePointRequest.FromString,
                     response_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.UpdateServiceGCSafePointResponse.SerializeToString,
+            ),
+            'SetGCBarrier': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetGCBarrier,
+                    request_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.SetGCBarrierRequest.FromString,
+                    response_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.SetGCBarrierResponse.SerializeToString,
+            ),
+            'DeleteGCBarrier': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGCBarrier,
+                    request_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.DeleteGCBarrierRequest.FromString,
+                    response_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.DeleteGCBarrierResponse.SerializeToString,
+            ),
+            'GetGCState': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGCState,
+                    request_deserializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.GetGCStateRequest.FromString,
+                    response_serializer=ticdc__dump_dot_tikv_dot_pdpb__pb2.GetGCStateResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -302,6 +351,87 @@ class PD:
             '/pdpb.PD/UpdateServiceGCSafePoint',
             ticdc__dump_dot_tikv_dot_pdpb__pb2.UpdateServiceGCSafePointRequest.SerializeToString,
             ticdc__dump_dot_tikv_dot_pdpb__pb2.UpdateServiceGCSafePointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetGCBarrier(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pdpb.PD/SetGCBarrier',
+            ticdc__dump_dot_tikv_dot_pdpb__pb2.SetGCBarrierRequest.SerializeToString,
+            ticdc__dump_dot_tikv_dot_pdpb__pb2.SetGCBarrierResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGCBarrier(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pdpb.PD/DeleteGCBarrier',
+            ticdc__dump_dot_tikv_dot_pdpb__pb2.DeleteGCBarrierRequest.SerializeToString,
+            ticdc__dump_dot_tikv_dot_pdpb__pb2.DeleteGCBarrierResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGCState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pdpb.PD/GetGCState',
+            ticdc__dump_dot_tikv_dot_pdpb__pb2.GetGCStateRequest.SerializeToString,
+            ticdc__dump_dot_tikv_dot_pdpb__pb2.GetGCStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

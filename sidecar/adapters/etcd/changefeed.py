@@ -73,6 +73,11 @@ def read_life(client: Keys, name: ChangefeedName, *, revision: int = 0) -> Life 
     return Life(info.modified, state, None if status is None else _checkpoint_ts(status))
 
 
+def read_definition(client: Keys, name: ChangefeedName, *, revision: int = 0) -> KeyEntry | None:
+    """ChangeFeedInfo as it is, or as it was when etcd was at `revision`; None if it was not there. Raises Compacted."""
+    return client.get(_key(name, "info"), revision=revision)
+
+
 def list_changefeeds(client: Keys, cluster: str | None = None) -> list[ChangefeedName]:
     """Of one TiCDC cluster, or of all that use this etcd."""
     prefix = TICDC_ROOT if cluster is None else f"{TICDC_ROOT}{cluster}/"

@@ -10,7 +10,8 @@ from sidecar.adapters.etcd.binlog import TIDB_SERVERS
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.keys import Keys
 from sidecar.shared.config_forms import is_address
-from sidecar.shared.errors import TicdcDumpError
+from sidecar.shared.errors import CoordinationError, TicdcDumpError
+from sidecar.shared.model.nouns import CommitTs
 
 CLUSTER_ID_KEY = "/pd/cluster_id"
 """Eight bytes, big-endian (PD's `pdClusterIDPath` in server/server.go)."""
@@ -26,6 +27,16 @@ def pd_cluster_id(client: Keys) -> str:
     except TicdcDumpError:
         return ""
     return str(int.from_bytes(entry.value, "big")) if entry is not None and len(entry.value) == 8 else ""
+
+
+def gc_safe_point(client: Keys, cluster_id: int) -> CommitTs | None:
+    """Below it PD lets stores collect versions; None where this etcd does not have it: it is not that cluster's PD, or GC never ran. As PD
+    keeps it, in hexadecimal (tikv/pd pkg/storage/endpoint/gc_safe_point.go); with GC by keyspace it has others."""
+    entry = client.get(f"/pd/{cluster_id}/gc/safe_point")
+    try:
+        return None if entry is None else CommitTs(int(entry.value, 16))
+    except ValueError as error:
+        raise CoordinationError(f"etcd key {entry and entry.key} is no safe point", hint="check PD's version") from error
 
 
 def other_members(client: Keys) -> tuple[tuple[str, ...], tuple[str, ...]]:

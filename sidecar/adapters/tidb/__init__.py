@@ -5,4 +5,5 @@ schema      the tables as TiCDC decodes them, for a caller    remote_reads  read
 infos       every TableInfo at one TSO                        follow        the tables as DDLs change them
 ddl_history finished DDLs with their commit-ts                job_metas     DDL jobs as JSON, by id
 ranges      whether a SELECT would read more than its chunk   selected      tables without what a changefeed omits
+seen_jobs   finished DDL jobs that no watcher has seen yet    imports       what TiDB's own tables say of imports and restores
 """

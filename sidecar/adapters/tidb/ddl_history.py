@@ -11,10 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import pymysql
 
@@ -40,8 +41,14 @@ SUBMITTED_AT_ONCE = 16
 """Numbers are taken before jobs are seen: what comes late is not far below the newest."""
 
 
+class HistoryJob(Protocol):
+    """As rowcodec.ddl_job.history_job."""
+
+    def __call__(self, job_meta: bytes, *, at: str) -> DdlJob | None: ...
+
+
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class FinishedJobs:
     """As of a TSO: finished jobs by number, with a TSO by which they were; and where the next look may end."""
 
     finished: dict[int, tuple[DdlJob, CommitTs]]
@@ -69,14 +76,16 @@ class DdlHistory:
             if self._readable:
                 low = self._low
                 doing = "reading TiDB's DDL jobs"
-                seen = carried_out(session, lambda: as_of(session, upto_ts, lambda on: _seen(on, low, after_ts, upto_ts)), doing=doing)
+                seen = carried_out(
+                    session, lambda: as_of(session, upto_ts, lambda on: finished_jobs(on, low, after_ts, upto_ts)), doing=doing
+                )
                 if seen is not None:
                     return self._finished(session, seen, after_ts), upto_ts
                 self._readable = False
             finished_ddls = carried_out(session, lambda: _without_commit_ts(session, after_ts), doing="reading information_schema.ddl_jobs")
             return finished_ddls, upto_ts
 
-    def _finished(self, session: MysqlSession, seen: _Seen, after_ts: CommitTs) -> list[FinishedDdl]:
+    def _finished(self, session: MysqlSession, seen: FinishedJobs, after_ts: CommitTs) -> list[FinishedDdl]:
         """They count as returned when all of them are known: an outage between two of them loses none."""
         ddls: dict[int, FinishedDdl] = {}
         for number, (job, by_ts) in sorted(seen.finished.items()):
@@ -106,8 +115,11 @@ class DdlHistory:
         return CommitTs(known)
 
 
-def _seen(session: MysqlSession, low: int | None, after_ts: CommitTs, upto_ts: CommitTs) -> _Seen | None:
-    """None: the account may not read them. Raises pymysql's errors, MessageUnreadable."""
+def finished_jobs(
+    session: MysqlSession, low: int | None, after_ts: CommitTs, upto_ts: CommitTs, history: HistoryJob = history_job
+) -> FinishedJobs | None:
+    """As of `upto_ts`, where `session` reads; `low` None: down to those submitted OLD_S before `after_ts`. `history` reads a row of
+    mysql.tidb_ddl_history. None: the account may not read them. Raises pymysql's errors, MessageUnreadable."""
     finished: dict[int, tuple[DdlJob, CommitTs]] = {}
     newest, running = (low or 0) - 1 + SUBMITTED_AT_ONCE, []
     try:
@@ -117,7 +129,7 @@ def _seen(session: MysqlSession, low: int | None, after_ts: CommitTs, upto_ts: C
                 running.append(int(number))
             else:
                 finished[int(number)] = job, upto_ts
-        for number, past in _history(session, low, after_ts):
+        for number, past in _history(session, low, after_ts, history):
             newest = max(newest, number)
             if past is not None and past.commit_ts > after_ts:
                 finished[number] = past, past.commit_ts
@@ -125,10 +137,10 @@ def _seen(session: MysqlSession, low: int | None, after_ts: CommitTs, upto_ts: C
         if code_of(error) in NO_RIGHT:
             return None
         raise
-    return _Seen(finished, max(0, min([*running, newest + 1 - SUBMITTED_AT_ONCE])))
+    return FinishedJobs(finished, max(0, min([*running, newest + 1 - SUBMITTED_AT_ONCE])))
 
 
-def _history(session: MysqlSession, low: int | None, after_ts: CommitTs) -> Iterator[tuple[int, DdlJob | None]]:
+def _history(session: MysqlSession, low: int | None, after_ts: CommitTs, read: HistoryJob) -> Iterator[tuple[int, DdlJob | None]]:
     """Newest first; None for one that changed nothing."""
     old_ts = ts_at(physical_ms(after_ts) - OLD_S * 1000)
     below = 1 << 62
@@ -138,7 +150,7 @@ def _history(session: MysqlSession, low: int | None, after_ts: CommitTs) -> Iter
             (low or 0, below, PAGE),
         )
         for number, meta in page:
-            job = history_job(_bytes(meta), at=f"DDL job {number} in mysql.tidb_ddl_history")
+            job = read(_bytes(meta), at=f"DDL job {number} in mysql.tidb_ddl_history")
             if job is not None and job.start_ts < old_ts:
                 return
             yield int(number), job
@@ -156,17 +168,40 @@ def _is_done(session: MysqlSession, number: int) -> bool:
 
 
 def _without_commit_ts(session: MysqlSession, after_ts: CommitTs) -> list[FinishedDdl]:
-    """TiDB records a job's end later than its commit_ts, and in seconds by older versions: what ended at `after_ts` may be among them."""
-    rows = session.rows(
-        "SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY FROM (SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY, STATE,"
+    return [
+        FinishedDdl(one.number, None, one.schema, (TableName(one.schema, one.table),) if one.table else (), one.kind, one.query)
+        for one in shown_jobs(session, after_ts)
+        if not is_system_schema(one.schema)
+    ]
+
+
+class ShownJob(NamedTuple):
+    """`ended_s`: in Unix seconds, None: not yet, it is done and not synced."""
+
+    number: int
+    schema: str
+    table: str
+    kind: str
+    query: str
+    table_id: int
+    ended_s: float | None
+
+
+def shown_jobs(session: MysqlSession, after_ts: CommitTs) -> list[ShownJob]:
+    """What information_schema shows of finished jobs. TiDB records a job's end later than its commit_ts, and in seconds by older versions:
+    what ended at `after_ts` may be among them. Raises pymysql's errors."""
+    columns = "JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY, TABLE_ID"
+    rows: Iterable[tuple[Any, ...]] = session.rows(
+        f"SELECT {columns}, ended_s FROM (SELECT {columns}, STATE,"
         f" UNIX_TIMESTAMP(END_TIME) AS ended_s FROM information_schema.ddl_jobs LIMIT {JOBS_MAX}) AS j"
         " WHERE STATE IN ('done', 'synced') AND JOB_TYPE NOT LIKE '%%subjob%%' AND (ended_s IS NULL OR ended_s >= %s)",
         (physical_ms(after_ts) // 1000,),
     )
     return [
-        FinishedDdl(int(number), None, schema or "", (TableName(schema, table),) if table else (), kind, query or "")
-        for number, schema, table, kind, query in rows
-        if not is_system_schema(schema or "")
+        ShownJob(
+            *(int(number), schema or "", table or "", kind, query or "", int(table_id or 0)), None if ended_s is None else float(ended_s)
+        )
+        for number, schema, table, kind, query, table_id, ended_s in rows
     ]
 
 

@@ -1,13 +1,14 @@
-"""Versions that are still to be pulled are kept from TiDB's garbage collection, as TiCDC does it: by a service safe point in PD.
+"""Versions that are still to be pulled are kept from TiDB's garbage collection, as TiCDC does it: by a service safe point in PD
+(shared/tikv/gc.py).
 
 - TiKV scans what is there: a version that was collected is missing without a word. So nothing is pulled from a ts before PD has
   agreed to keep what is above it; a ts that PD has left behind stops.
 - It is kept from the lowest ts that is not durable here, and renewed all the time. A process that is gone keeps it for KEEP_S more,
   so that the next one can resume; garbage of the whole cluster waits as long.
-- One name for one changefeed: two holders of one name would undo each other. `ticdc-dump remove` lets go by it.
+- A feed that is further behind than gc.hold_max_s pulls on while PD says that its versions are there.
+- `ticdc-dump remove` lets go by the changefeed's name.
 
-From ticdc pkg/txnutil/gc (gc_service.go, gc_manager.go); pd server/grpc_service.go UpdateServiceGCSafePoint. With garbage collection by
-keyspace (TiDB's next generation) PD keeps other books, which this does not write.
+From ticdc pkg/txnutil/gc (gc_service.go, gc_manager.go). The feed reads no keyspaces.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Collection
 from sidecar.feeds.tikv.queue import WantedRange
 from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.rowcodec.key_values import KeyRange
+from sidecar.shared.tikv.gc import VersionHold, service_id
 from sidecar.shared.tikv.pd import PdClient
 
 KEEP_S = 24 * 3600
@@ -26,27 +28,19 @@ RENEW_EVERY_S = 60.0
 """As often as TiCDC does."""
 
 
-def service_id(name: str) -> str:
-    """By which PD knows the changefeed of this name."""
-    return f"ticdc-dump-{name}"
-
-
 class VersionKeeper:
     """`due_s`, by the caller's clock: when to renew next."""
 
-    def __init__(self, pd: PdClient, name: str) -> None:
-        self._pd = pd
-        self._service_id = service_id(name)
+    def __init__(self, pd: PdClient, name: str, *, hold_max_s: float) -> None:
+        self._hold = VersionHold(pd, service_id(name), keep_s=KEEP_S, hold_max_s=hold_max_s)
         self.due_s = 0.0
 
-    def renew(self, wanted: Collection[WantedRange], now_s: float) -> None:
+    def renew(self, wanted: Collection[WantedRange], now_s: float, *, now_ms: int) -> None:
         """Raises FeedUnsuitable where versions are gone already, FeedLost for PD."""
         if wanted:
             lowest = min(wanted, key=lambda it: it.durable_ts)
-            safe_point = lowest.durable_ts - 1
-            kept_from = self._pd.keep_versions(self._service_id, above=safe_point, keep_s=KEEP_S)
-            if kept_from > safe_point:
-                raise _versions_gone(lowest.range, lowest.durable_ts, kept_from)
+            if (gone := self._hold.keep(lowest.durable_ts, now_ms=now_ms)) is not None:
+                raise _versions_gone(lowest.range, lowest.durable_ts, gone)
         self.due_s = now_s + RENEW_EVERY_S
 
 

@@ -16,7 +16,7 @@ def make(config: Config, changefeed: Changefeed, scope: LiveScope, _: Note) -> B
     made: list[TikvPuller] = []
 
     def puller() -> TikvPuller:
-        made.append(TikvPuller(config.tikv, name=changefeed.log_id))
+        made.append(TikvPuller(config.tikv, name=changefeed.log_id, hold_max_s=config.gc.hold_max_s))
         return made[-1]
 
     def still_because() -> str:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,10 +61,11 @@ class TikvPuller:
     `name` distinguishes the changefeeds of a cluster. One thread calls all but `view`.
     """
 
-    def __init__(self, section: TikvSection, *, name: str) -> None:
+    def __init__(self, section: TikvSection, *, name: str, hold_max_s: float = math.inf) -> None:
+        """`hold_max_s`: as gc.hold_max_s. Raises ConfigError."""
         self._queue = EventQueue(section.queue_bytes_max)
         self._wanted: dict[KeyRange, WantedRange] = {}
-        self._router = RegionRouter(section, self._queue, name=name)
+        self._router = RegionRouter(section, self._queue, name=name, hold_max_s=hold_max_s)
         self._locks = LockWatch(section, self._subscriptions)
 
     def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:

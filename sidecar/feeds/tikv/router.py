@@ -73,9 +73,9 @@ class Drop:
 class RegionRouter:
     """`tell` from any thread; `waiting` and `streams` may be looked at from any."""
 
-    def __init__(self, section: TikvSection, queue: EventQueue, *, name: str) -> None:
+    def __init__(self, section: TikvSection, queue: EventQueue, *, name: str, hold_max_s: float) -> None:
         self._pd = PdClient(section)
-        self._keeper = VersionKeeper(self._pd, name)
+        self._keeper = VersionKeeper(self._pd, name, hold_max_s=hold_max_s)
         self._wanted: set[WantedRange] = set()
         self._not_kept = ""
         self._connect = connector(section.tls)
@@ -187,7 +187,7 @@ class RegionRouter:
         now_s = time.monotonic()
         if now_s >= self._keeper.due_s:
             try:
-                self._keeper.renew(self._wanted, now_s)
+                self._keeper.renew(self._wanted, now_s, now_ms=time.time_ns() // 1_000_000)
                 self._not_kept = ""
             except FeedLost as error:
                 self._keeper.due_s = now_s + RANGE_RETRY_MAX_S

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sidecar.shared.model.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, read_as, unreadable
 from sidecar.shared.model.nouns import Column, TableName
+from sidecar.shared.model.soft_delete import is_soft_delete_time
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.session import MysqlSession, Row
 from sidecar.shared.resultset.selects import as_sent, key_select
@@ -26,9 +27,12 @@ class KeySpan(NamedTuple):
     upper: Key = ()
 
 
-def rows_select(columns: Sequence[Column], table: TableName, *, also: str = "") -> str:
-    """The columns `as_sent`, named by their places, and `also` behind them. What follows the table's alias is the caller's."""
-    selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{place}" for place, column in enumerate(columns))
+def rows_select(columns: Sequence[Column], table: TableName, *, at_source: bool, also: str = "") -> str:
+    """The columns `as_sent`, named by their places, and `also` behind them. What follows the table's alias is the caller's. `at_source`: no
+    row that is deleted softly is there (model/soft_delete.py)."""
+    hidden = [at_source and is_soft_delete_time(column) for column in columns]
+    texts = ("NULL" if is_hidden else as_sent(column, qualified(column.name)) for column, is_hidden in zip(columns, hidden, strict=True))
+    selected = ", ".join(f"{text} AS c{place}" for place, text in enumerate(texts))
     return f"SELECT {selected}{also} FROM {read_as(table)}"
 
 

@@ -93,7 +93,7 @@ VARIABLES = (
     Variable("tidb_read_consistency", "'strict'", (_T,), _ROLES, "weak: a read passes locks of commits that are before it"),
     Variable("tidb_replica_read", "'leader'", (_T,), _ROLES, "no rows depend on how far a follower or a learner is", shows=True),
     Variable("tidb_isolation_read_engines", "'tikv,tidb'", (_T,), _ROLES, "TiFlash spells a few values otherwise than TiKV"),
-    Variable("tidb_translate_softdelete_sql", "1", (_T,), _ROLES, "rows that are deleted softly are deleted, for the feed as for us"),
+    Variable("tidb_translate_softdelete_sql", "{softly}", (_T,), _ROLES, "softly deleted rows: the source has none, a target each"),
     Variable("sql_safe_updates", "0", _NOT_TIDB, _WRITES, "it rejects an UPDATE or DELETE by its plan", shows=True),
     Variable("foreign_key_checks", "0", _ALL, _WRITES_TARGET, "rows come by key and not by reference; TiCDC's order keeps the references"),
     Variable("unique_checks", "1", _NOT_TIDB, _WRITES_TARGET, "a unique key may not be written twice"),
@@ -122,7 +122,7 @@ def settings(role: Role, flavour: Flavour, *, statement_s: float) -> list[tuple[
     """Names and SQL values. `statement_s`: how long the server lets a statement run, 0 for no limit."""
     values = {
         "statement_ms": int(statement_s * 1000), "statement_s": statement_s, "lock_wait_s": LOCK_WAIT_S, "idle_s": IDLE_S,
-        "ddl_lock_wait_s": DDL_LOCK_WAIT_S, "sql_mode": _SQL_MODES[flavour],
+        "ddl_lock_wait_s": DDL_LOCK_WAIT_S, "sql_mode": _SQL_MODES[flavour], "softly": int(role.at_source),
     }  # fmt: skip
     return [(one.name, one.value.format(**values)) for one in VARIABLES if flavour in one.flavours and role in one.roles]
 

@@ -33,7 +33,7 @@ from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.key_ranges import end_key, rows_select
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.session import MysqlSession
-from sidecar.shared.reads.tables import TableFacts, handle_read_key, has_columns_of, read_facts, read_key
+from sidecar.shared.reads.tables import TableFacts, check_soft_delete, handle_read_key, has_columns_of, read_facts, read_key
 from sidecar.shared.resultset.packets import read_up_to
 from sidecar.shared.resultset.selects import key_select, spelt
 
@@ -64,7 +64,7 @@ def chunk_select(schema: TableSchema, key: ReadKey, *, after: Key | None, upper:
     """
     columns = [*schema.columns, *(part.column for part in key.columns if key.by_rowid)]
     condition = between(key, after=after, upper=upper, where=where)
-    return f"{rows_select(columns, schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
+    return f"{rows_select(columns, schema.name, at_source=True)}{condition}{order_by(key)} LIMIT {rows_max}"
 
 
 def keys_select(schema: TableSchema, key: ReadKey, keys: Sequence[Key], *, where: str | None) -> str:
@@ -73,7 +73,8 @@ def keys_select(schema: TableSchema, key: ReadKey, keys: Sequence[Key], *, where
     A row that `where` hides is there all the same, so its key is not absent. Raises keyset.NotAKey.
     """
     shown = f"({where}\n) IS TRUE" if where else "TRUE"
-    return f"{rows_select(schema.columns, schema.name, also=f', CAST({shown} AS CHAR)')} WHERE {one_of(key, keys)}"
+    selected = rows_select(schema.columns, schema.name, at_source=True, also=f", CAST({shown} AS CHAR)")
+    return f"{selected} WHERE {one_of(key, keys)}"
 
 
 def canonical(table: pa.Table, columns: Sequence[Column], *, where: str) -> pa.Table:
@@ -279,6 +280,7 @@ def _learn(session: MysqlSession, schema: TableSchema) -> tuple[ReadKey, TableFa
     facts = read_facts(session, schema.name).get(schema.name)
     if facts is None:
         return Misfit(f"{schema.name} does not exist, or this account may not see it")
+    check_soft_delete(session, schema)
     return read_key(schema, facts, session.flavour), facts
 
 

@@ -11,7 +11,7 @@ from sidecar.shared.model.keyset import Key, NotAKey, key_columns
 from sidecar.shared.model.nouns import Column, TableName
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.reads.read import canonical, keys_select
-from sidecar.shared.reads.tables import handle_read_key, read_facts, read_schemas
+from sidecar.shared.reads.tables import check_soft_delete, handle_read_key, read_facts, read_schemas
 from sidecar.shared.resultset.packets import read_packets
 
 _HINT = "set source to the changefeed's upstream TiDB, and let source.user SELECT this table"
@@ -39,6 +39,7 @@ def read_row(session: MysqlSession, table: TableName, columns: Collection[str], 
     if not columns or (lost := sorted(set(columns).difference(schema.column_names()))):
         what = f"it does not have {', '.join(lost)}, of the key that the message has" if columns else "the message has no column of its key"
         raise SourceGone(f"{doing}: {what}", hint=_KEY_HINT)
+    check_soft_delete(session, schema)
     by_key = replace(schema, key=tuple(name for name in schema.column_names() if name in columns))
     key = handle_read_key(by_key, read_facts(session, table)[schema.name])
     try:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -23,6 +24,8 @@ from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession
 
 T = TypeVar("T")
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)(?![a-z])")
 
 _COLLECTED = frozenset({8055, 9006})
 """ErrSnapshotTooOld, ErrGCTooEarly (pingcap/tidb errno; TiKV's own)."""
@@ -40,6 +43,19 @@ def present_ts(session: MysqlSession) -> CommitTs | None:
         session.close()  # the transaction must not be the next statement's
         raise
     return commit_ts
+
+
+def gc_life_s(session: MysqlSession) -> float | None:
+    """tidb_gc_life_time: for how long a version stays that nothing keeps. None where there is none. Raises pymysql's errors."""
+    if session.flavour is not Flavour.TIDB:
+        return None
+    return duration_s(str(session.rows("SELECT @@global.tidb_gc_life_time")[0][0]))
+
+
+def duration_s(text: str) -> float:
+    """Of Go's `10m0s`."""
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0}
+    return sum(float(number) * units[unit] for number, unit in _DURATION.findall(text))
 
 
 def as_of(session: MysqlSession, at_ts: CommitTs, action: Callable[[MysqlSession], T]) -> T:

@@ -4,7 +4,8 @@
 - The handle key is TiCDC's (indexes.py). Ids of tables and partitions are TiDB's; other servers tell none.
 - TiDB keeps the rows of a table without a clustered primary key by `_tidb_rowid`, so they are read by it: a key of any type
   will do. Not in a partitioned table: after EXCHANGE PARTITION two rows of it may have one `_tidb_rowid`.
-- All tables are read by a handful of queries, however many there are.
+- All tables are read by a handful of queries, however many there are. Only of one that has the column of softly deleted rows SHOW CREATE
+  TABLE shows whether it is such a table (model/soft_delete.py).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.shared.errors import FeedUnsuitable, SourceError
-from sidecar.shared.model.keyset import KeyColumn, ReadKey, key_columns, rowid_key, unreadable
+from sidecar.shared.model.keyset import KeyColumn, ReadKey, key_columns, quoted_table, rowid_key, unreadable
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
+from sidecar.shared.model.soft_delete import SOFT_DELETE_TIME, is_softly_deleted
 from sidecar.shared.mysql.collation import by_bytes
 from sidecar.shared.mysql.flavour import Flavour
 from sidecar.shared.mysql.session import MysqlSession, Row
@@ -27,6 +29,8 @@ from sidecar.shared.sql.text import Shows, labels, shown
 
 _SIZES = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
 _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)")
+_TEXTS = re.compile(r"'(?:[^']|'')*'")
+_SOFT_DELETE = re.compile(r"/\*T!\[softdelete\] SOFTDELETE=")
 
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema', 'inspection_schema')"
 _SCOPE = f"LOWER(TABLE_SCHEMA) NOT IN {_SYSTEM}"
@@ -67,6 +71,18 @@ def read_key(schema: TableSchema, facts: TableFacts, flavour: Flavour) -> ReadKe
 def handle_read_key(schema: TableSchema, facts: TableFacts) -> ReadKey:
     """The handle key, whatever the SELECTs of the table are ordered by."""
     return ReadKey(schema.name, tuple(KeyColumn(column, *facts.charsets.get(column.name, ("", ""))) for column in key_columns(schema)))
+
+
+def check_soft_delete(session: MysqlSession, schema: TableSchema) -> None:
+    """Whether the column of softly deleted rows is NULL in each row that is read. Raises SourceError where it is not, pymysql's errors."""
+    if not is_softly_deleted(schema.columns):
+        return
+    ((_, text, *_),) = session.rows(f"SHOW CREATE TABLE {quoted_table(schema.name)}")
+    if not _SOFT_DELETE.search(_TEXTS.sub("", text)):
+        raise SourceError(
+            f"{schema.name} has a column {SOFT_DELETE_TIME}, and its rows are not deleted softly: no SELECT may name the column",
+            hint="leave the table out of the dump, or ALTER TABLE … SOFTDELETE=RETENTION … (SHOW CREATE TABLE shows it)",
+        )
 
 
 def read_facts(session: MysqlSession, table: TableName | None = None) -> dict[TableName, TableFacts]:

@@ -26,9 +26,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from sidecar.shared.errors import MessageUnreadable
-from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.rowcodec.ddl_names import Involved, involved_by, renamed_by
 from sidecar.shared.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor, TableInfo
-from sidecar.shared.sql.lexer import tokens
 
 _RUNNING, _ROLLED_BACK, _DONE, _CANCELLED, _SYNCED = 1, 3, 4, 5, 6
 _STATES = range(11)
@@ -40,6 +40,7 @@ _DELETE_ONLY, _WRITE_ONLY, _PUBLIC = 1, 2, 5
 _SWITCH_STATES = dict.fromkeys(map(int, _REORGANISING), _PUBLIC)
 _SWITCH_STATES |= dict.fromkeys(map(int, (Action.TRUNCATE_TABLE_PARTITION, Action.DROP_TABLE_PARTITION)), _DELETE_ONLY)
 _COLUMN_ACTIONS = {Action.MODIFY_COLUMN, Action.DROP_COLUMN, Action.MULTI_SCHEMA_CHANGE}
+_WITHOUT_VERSION = {Action.FLASHBACK_CLUSTER, Action.REFRESH_META}
 _MULTIPLE = {Action.CREATE_TABLES, Action.RENAME_TABLES}
 
 
@@ -73,11 +74,6 @@ class _MultiSchema(msgspec.Struct):
     sub_jobs: list[_SubJob] | None = None
 
 
-class _Involved(msgspec.Struct):
-    database: str = ""
-    table: str = ""
-
-
 class _Job(msgspec.Struct):
     """Fields that are not named here do not change what a job did."""
 
@@ -92,7 +88,7 @@ class _Job(msgspec.Struct):
     query: str = ""
     binlog: _Binlog | None = None
     raw_args: Any = None
-    involving_schema_info: list[_Involved] | None = None
+    involving_schema_info: list[Involved] | None = None
     multi_schema_info: _MultiSchema | None = None
 
 
@@ -202,12 +198,21 @@ def history_job(job_meta: bytes, *, at: str) -> DdlJob | None:
     return _done(job, job.binlog, CommitTs(job.binlog.FinishedTS), at)
 
 
+def past_job(job_meta: bytes, *, at: str) -> DdlJob | None:
+    """As `history_job`, and also what changes rows without a schema version of its own: FLASHBACK CLUSTER (seen on 9.0.0-beta.2), REFRESH
+    META."""
+    job = _decoded(job_meta, at)
+    if job.state == _SYNCED and job.binlog is not None and job.type in _WITHOUT_VERSION:
+        return _done(job, job.binlog, CommitTs(job.binlog.FinishedTS), at)
+    return history_job(job_meta, at=at)
+
+
 def ended_job(job_meta: bytes, *, commit_ts: CommitTs, query: str, at: str) -> tuple[bool, DdlJob | None]:
     """A row of either table, of a job whose true commit_ts is known: whether the job is over, and what it did, None for nothing (rolled
     back, or without a change). `query`: its statement as TiDB restores it, names in backquotes. Raises MessageUnreadable."""
     job = _decoded(job_meta, at)
     if job.type == Action.RENAME_TABLES and job.raw_args is None and not job.involving_schema_info:
-        job.involving_schema_info = _renamed_by(query, job.schema_name)
+        job.involving_schema_info = renamed_by(query, job.schema_name)
     if job.state in (_ROLLED_BACK, _CANCELLED):
         return True, None
     if job.state not in (_DONE, _SYNCED):
@@ -250,6 +255,7 @@ def _done(job: _Job, binlog: _Binlog, commit_ts: CommitTs, at: str) -> DdlJob:
         tables=_tables(job, binlog, at),
         schema_version=binlog.SchemaVersion,
         finished_ts=binlog.FinishedTS,
+        involved=_involved(job),
     )
 
 
@@ -353,21 +359,13 @@ def _renamed_into(job: _Job, at: str) -> list[int | str]:
         return [one.new_schema_id for one in renamed.rename_table_infos]
     if renamed.new_schema_ids is not None:
         return list(renamed.new_schema_ids)
-    return [one.database for one in (job.involving_schema_info or _renamed_by(job.query, job.schema_name))[1::2]]
+    return [one.database for one in (job.involving_schema_info or renamed_by(job.query, job.schema_name))[1::2]]
 
 
-def _renamed_by(query: str, last_schema: str) -> list[_Involved]:
-    """As `involving_schema_info`, which older TiDB does not keep, nor arguments of what is over. A name without a schema is of the
-    session's, which `last_schema`, the one that the last table is renamed into, is where that has none; else it is not known: nothing."""
-    sides: list[list[str]] = [[]]
-    for token in list(tokens(query))[2:]:
-        if token.value in ("TO", ",") and token.kind in ("word", "sign"):
-            sides.append([])
-        elif token.kind in ("word", "name"):
-            sides[-1].append(token.name.lower())
-    session = last_schema if len(sides[-1]) == 1 else ""
-    named = [_Involved(side[0] if len(side) > 1 else session, side[-1]) for side in sides if side]
-    return named if all(one.database for one in named[1::2]) else []
+def _involved(job: _Job) -> tuple[TableName, ...]:
+    if job.involving_schema_info:
+        return tuple(TableName(one.database, one.table) for one in job.involving_schema_info)
+    return involved_by(job.type, job.query, job.schema_name)
 
 
 def _recovered(job: _Job, at: str) -> list[TableInfo]:

@@ -13,6 +13,9 @@ Rules (pingcap/tidb pkg/table/tables; tiflow cdc/model/schema_storage.go, cdc/en
 
 Charset binary alone distinguishes binary from text here (values are bytes), so the BINARY attribute that `table_schema` refuses
 for JSON feeds is harmless and masked.
+
+A table whose rows are deleted softly is refused: its rows say so themselves, and only TiCDC makes DELETEs of that (model/soft_delete.py).
+TableInfo has `softdelete_info` and `is_active_active` where it is one (pingcap/tidb pkg/meta/model/table.go).
 """
 
 from __future__ import annotations
@@ -88,6 +91,12 @@ def kv_table(info: Mapping[str, Any], *, schema: str, new_collation: bool = True
 
     Raises FeedUnsuitable for a column type that is unknown or a field that is absent.
     """
+    if info.get("softdelete_info") is not None or info.get("is_active_active"):
+        what = "rows of a SOFTDELETE table are deleted by a time in them, and raw key-values show them as rows"
+        raise FeedUnsuitable(
+            f"{schema}.{info.get('name', {}).get('O')}: {what}",
+            hint="exclude it by the changefeed's filter; a changefeed of TiCDC's new architecture to Kafka carries it",
+        )
     try:
         check_fields(info)
         return _table(_without_binary_attribute(info), schema, new_collation)

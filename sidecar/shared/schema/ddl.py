@@ -191,7 +191,9 @@ class JobTable(NamedTuple):
 class DdlJob:
     """A finished job; `commit_ts` is that of the transaction that finished it. `table_id` is the table before, except that for
     an exchange it is the table without partitions and `tables` holds the partitioned one. `schema_version`: TiDB's, from this job on; no
-    order of jobs (schema/history.py). `finished_ts`: no transaction uses what was before any more; 0: not known."""
+    order of jobs (schema/history.py). `finished_ts`: no transaction uses what was before any more; 0: not known. `involved`: the tables
+    that the job locks, in small letters; of a rename old and new name of each in turn, of an exchange the partitioned one first. Empty:
+    TiDB does not say it."""
 
     job_id: int
     action: int
@@ -204,6 +206,7 @@ class DdlJob:
     tables: tuple[JobTable, ...] = ()
     schema_version: int = 0
     finished_ts: int = 0
+    involved: tuple[TableName, ...] = field(default=(), compare=False)
 
     def at(self) -> str:
         return f"DDL job {self.job_id} at {self.commit_ts} ({self.query[:200]})"

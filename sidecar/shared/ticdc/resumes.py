@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.shared.errors import FeedUnsuitable
 from sidecar.shared.model.nouns import CommitTs, ts_at
-from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 SAVED_LATE_MS = 5_000
 """How far TiCDC's own checkpoint may be ahead of what it has in etcd while a changefeed is paused."""
@@ -31,15 +29,15 @@ class Life(NamedTuple):
     checkpoint_ts: CommitTs | None
 
 
-def check_resume(name: ChangefeedName, before: Life, at: Life) -> None:
-    """`at`: right when its definition was written; `before`: just before that. Raises FeedUnsuitable if what is between their
-    checkpoints is in no feed."""
+class Gap(NamedTuple):
+    """Changes above `after_ts` and up to `upto_ts` are in no feed."""
+
+    after_ts: CommitTs
+    upto_ts: CommitTs
+
+
+def skipped(before: Life, at: Life) -> Gap | None:
+    """`at`: right when its definition was written; `before`: just before that. None: nothing is missing between their checkpoints."""
     if before.state not in _STILL or at.state in _STILL or before.checkpoint_ts is None or at.checkpoint_ts is None:
-        return
-    if at.checkpoint_ts - before.checkpoint_ts > ts_at(SAVED_LATE_MS):
-        raise FeedUnsuitable(
-            f"changefeed {name} was resumed from checkpoint {at.checkpoint_ts} though it had come to {before.checkpoint_ts} "
-            "(--overwrite-checkpoint-ts): the changes between them are not in the feed",
-            hint="what is lost cannot be read again: set log.uri and the sinks to new ones and dump again, "
-            "or create the changefeed again from a start-ts at or below the previous checkpoint",
-        )
+        return None
+    return Gap(before.checkpoint_ts, at.checkpoint_ts) if at.checkpoint_ts - before.checkpoint_ts > ts_at(SAVED_LATE_MS) else None

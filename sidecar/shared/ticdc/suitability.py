@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from sidecar.shared.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
 from sidecar.shared.errors import FeedUnsuitable, with_hint
 from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
+from sidecar.shared.model.soft_delete import is_active_active, is_softly_deleted
 from sidecar.shared.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, STORAGE_SCHEMES, UNKNOWN, Changefeed
 from sidecar.shared.ticdc.changefeed_info import codec_settings, files_of_csv
 from sidecar.shared.ticdc.csv_dialect import csv_dialect
@@ -234,6 +235,7 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
         )
         yield from _of_routing(changefeed, tables or {})
         yield from _of_selectors(changefeed, tables or {})
+        yield from _of_soft_deletes(changefeed, tables or {})
         dump_scope(changefeed, tables or {})
     except FeedUnsuitable as error:
         yield Problem("filter, sink.dispatchers, sink.column-selectors", error.message, error.hint)
@@ -262,3 +264,15 @@ def _of_selectors(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem
         if selector is not None and (lost := [column for column in schema.key if not selector.has(column)]):
             what = f"rows of {name} come without {', '.join(lost)}, of its handle key: nobody can tell them apart"
             yield Problem(selector.setting, what, "let the selector's columns have the primary key, or the unique key in its place")
+
+
+def _of_soft_deletes(changefeed: Changefeed, schemas: _Schemas) -> Iterator[Problem]:
+    """By the tables' columns (model/soft_delete.py)."""
+    softly = {name: schema for name, schema in sorted(schemas.items()) if schema.key and is_softly_deleted(schema.columns)}
+    both = [name for name, schema in softly.items() if is_active_active(schema.columns)]
+    if both:
+        what = f"{', '.join(map(str, both))}: active-active, where a row that another cluster has deleted comes as an INSERT"
+        yield Problem("filter.rules", what, "exclude these tables, and dump tables that are not ACTIVE_ACTIVE")
+    if not changefeed.new_architecture and (alone := [name for name in softly if name not in both]):
+        what = f"{', '.join(map(str, alone))}: SOFTDELETE, and TiCDC's classic architecture sends no DELETE of a row that is deleted softly"
+        yield Problem("filter.rules", what, "use TiCDC's new architecture, or exclude these tables")

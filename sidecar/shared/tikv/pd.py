@@ -5,7 +5,8 @@
 - Every answer carries the cluster's id. The first one is kept, and another one later stops: endpoints of two clusters.
 - Not for several threads at once.
 
-From pd server/grpc_service.go; client-go's PD client; pd pkg/utils/tsoutil for the layout of a TSO.
+From pd server/grpc_service.go, server/gc_service.go and server/keyspace_service.go; client-go's PD client; pd pkg/utils/tsoutil for the
+layout of a TSO.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any, NamedTuple
 import grpc
 import stamina
 
-from sidecar.shared.config import TikvSection
+from sidecar.shared.config import Config, TikvSection
 from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.tikv.channel import Connect, connector, refusal, status_text
 from sidecar.shared.tikv.regions import Region, encoded
-from ticdc_dump.tikv import metapb_pb2, pdpb_pb2, pdpb_pb2_grpc
+from ticdc_dump.tikv import keyspacepb_pb2, keyspacepb_pb2_grpc, metapb_pb2, pdpb_pb2, pdpb_pb2_grpc
 
 ANSWER_MAX_S = 3.0
 """For one answer of one member; a leader answers in milliseconds."""
@@ -37,6 +38,18 @@ class Store(NamedTuple):
     id: int
     address: str
     version: str
+
+
+class Keyspace(NamedTuple):
+    """`own_gc`: its garbage is collected apart, as of every one of TiDB's next generation (pd pkg/keyspace/keyspace.go)."""
+
+    id: int
+    own_gc: bool
+
+
+def pd_section(config: Config) -> TikvSection:
+    """Where PD may be: in its own section, else at TiCDC's etcd, which is PD's. Without endpoints where there is neither."""
+    return config.tikv if config.tikv.pd else TikvSection(pd=config.etcd.endpoints, tls=config.etcd.tls)
 
 
 class PdClient:
@@ -96,10 +109,54 @@ class PdClient:
         answer = self._ask("UpdateServiceGCSafePoint", lambda stub, header: _with(request, header, stub.UpdateServiceGCSafePoint))
         return int(answer.min_safe_point)
 
-    def forget_versions(self, service_id: str) -> None:
-        """Keep none for it any more; nothing to do where none are kept."""
-        request = pdpb_pb2.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=0)
-        self._ask("UpdateServiceGCSafePoint", lambda stub, header: _with(request, header, stub.UpdateServiceGCSafePoint))
+    def forget_versions(self, service_id: str) -> int:
+        """Keep none for it any more; nothing to do where none are kept. The lowest ts, as of `keep_versions`."""
+        return self.keep_versions(service_id, above=0, keep_s=0)
+
+    def keyspace(self, name: str) -> Keyspace | None:
+        """None where PD has no keyspace of this name, or knows no keyspaces."""
+        request = keyspacepb_pb2.LoadKeyspaceRequest(name=name)
+
+        def call(stub: Any, header: Any) -> Any:
+            return _with(request, header, stub.LoadKeyspace)
+
+        answer = self._ask("LoadKeyspace", call, may_be_unknown=True, may_lack=True, of=keyspacepb_pb2_grpc.KeyspaceStub)
+        if answer is None or answer.header.error.type == pdpb_pb2.ENTRY_NOT_FOUND:
+            return None
+        if answer.header.error.type != pdpb_pb2.OK:
+            raise FeedLost(f"PD's leader answered LoadKeyspace with {answer.header.error.message}", hint=self._see_pd)
+        if not answer.keyspace.HasField("id"):
+            raise FeedUnsuitable(f"PD gives keyspace {name} no number", hint="report it with PD's version")
+        return Keyspace(answer.keyspace.id, answer.keyspace.config.get("gc_management_type") == "keyspace_level")
+
+    def set_barrier(self, keyspace_id: int, barrier_id: str, *, above: int, keep_s: int) -> int | None:
+        """As `keep_versions`, by a GC barrier of one keyspace; PD sets it for all of them where this one has no GC of its own. None: PD has
+        no barriers."""
+        scope = pdpb_pb2.KeyspaceScope(keyspace_id=keyspace_id)
+        request = pdpb_pb2.SetGCBarrierRequest(keyspace_scope=scope, barrier_id=barrier_id, barrier_ts=above, ttl_seconds=keep_s)
+
+        def call(stub: Any, header: Any) -> Any:
+            return _with(request, header, stub.SetGCBarrier)
+
+        answer = self._ask("SetGCBarrier", call, may_be_unknown=True, may_lack=True)
+        if answer is None:
+            return None
+        safe_point = self._txn_safe_point(keyspace_id)
+        if answer.header.error.type != pdpb_pb2.OK and safe_point <= above:
+            raise FeedLost(f"PD's leader answered SetGCBarrier with {answer.header.error.message}", hint=self._see_pd)
+        return safe_point
+
+    def delete_barrier(self, keyspace_id: int, barrier_id: str) -> int | None:
+        """As `forget_versions`. None: PD has no barriers."""
+        request = pdpb_pb2.DeleteGCBarrierRequest(keyspace_scope=pdpb_pb2.KeyspaceScope(keyspace_id=keyspace_id), barrier_id=barrier_id)
+        answer = self._ask("DeleteGCBarrier", lambda stub, header: _with(request, header, stub.DeleteGCBarrier), may_lack=True)
+        return None if answer is None else self._txn_safe_point(keyspace_id)
+
+    def _txn_safe_point(self, keyspace_id: int) -> int:
+        scope = pdpb_pb2.KeyspaceScope(keyspace_id=keyspace_id)
+        request = pdpb_pb2.GetGCStateRequest(keyspace_scope=scope, exclude_gc_barriers=True)
+        answer = self._ask("GetGCState", lambda stub, header: _with(request, header, stub.GetGCState))
+        return int(answer.gc_state.txn_safe_point)
 
     def answers_as_pd(self) -> bool:
         """False where an endpoint is something else, as an etcd alone. An endpoint that does not answer is not judged: the next request
@@ -125,13 +182,19 @@ class PdClient:
 
     # ---- asking -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, name: str, call: Callable[[Any, Any], Any], *, may_be_unknown: bool = False) -> Any:
+    def _ask(
+        self, name: str, call: Callable[[Any, Any], Any], *, may_be_unknown: bool = False, may_lack: bool = False, of: Any = None
+    ) -> Any:
+        """`may_be_unknown`: an answer with an error is one, too. `may_lack`: None for a PD that does not have the call. `of`: the stub of
+        another service."""
         why = ""
         for _ in range(2):
             leader = self._leader or self._find_leader()
             try:
-                answer = call(self._stub(leader), pdpb_pb2.RequestHeader(cluster_id=self._cluster_id or 0, caller_id="ticdc-dump"))
+                answer = call(self._stub(leader, of), pdpb_pb2.RequestHeader(cluster_id=self._cluster_id or 0, caller_id="ticdc-dump"))
             except grpc.RpcError as error:
+                if may_lack and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    return None
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                     raise FeedUnsuitable(f"PD {leader} refuses {name}: {status_text(error)}", hint=self._one_cluster) from error
                 if refused := refusal(error, f"PD {leader}, called for {name},"):
@@ -182,10 +245,10 @@ class PdClient:
         if channel is not None:
             channel.close()
 
-    def _stub(self, address: str) -> Any:
+    def _stub(self, address: str, of: Any = None) -> Any:
         if address not in self._channels:
             self._channels[address] = self._connect(address)
-        return pdpb_pb2_grpc.PDStub(self._channels[address])  # type: ignore[no-untyped-call]  # generated without types
+        return (of or pdpb_pb2_grpc.PDStub)(self._channels[address])
 
 
 def _with(request: Any, header: Any, call: Any) -> Any:

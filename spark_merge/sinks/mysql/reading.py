@@ -58,7 +58,7 @@ class SqlRows:
     def of_ranges(self, key: ReadKey, ranges: Sequence[KeySpan], *, where: str = "") -> list[str]:
         """A SELECT for each of these ranges. `where`: an SQL predicate of the rows that are read."""
         bounds = (between(key, after=one.after or None, upper=one.upper or None, where=where) for one in ranges)
-        return [f"{rows_select(self.columns, self.table)}{bound}" for bound in bounds]
+        return [f"{self._select()}{bound}" for bound in bounds]
 
     def of_keys(self, texts: SqlTexts, keys: pa.Table, *, where: str = "") -> list[str]:
         """As many rows in a statement as the sink deletes by one. `where` as of `of_ranges`."""
@@ -66,7 +66,10 @@ class SqlRows:
         columns = [keys.column(column).to_pylist() if column in schema.key else [""] * keys.num_rows for column in schema.column_names()]
         also = f" AND ({where}\n)" if where else ""
         groups = grouped(texts.keys(columns), rows_max=ROWS_A_DELETE, bytes_max=STATEMENT_BYTES)
-        return [f"{rows_select(self.columns, self.table)} WHERE ({texts.condition(group)}){also}" for group in groups]
+        return [f"{self._select()} WHERE ({texts.condition(group)}){also}" for group in groups]
+
+    def _select(self) -> str:
+        return rows_select(self.columns, self.table, at_source=self.role.at_source)
 
     def _blocks(self, session: MysqlSession, sql: str) -> Iterator[pa.RecordBatch]:
         """Until the first rows are there, it is tried again while its errors pass."""

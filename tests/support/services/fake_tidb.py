@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from sidecar.shared.config import SourceSection
 from sidecar.shared.model.nouns import TableName
+from sidecar.shared.model.soft_delete import SOFT_DELETE_TIME
 from sidecar.shared.mysql.collation import PADS
 from tests.support.services import tidb_views
 
@@ -42,7 +43,8 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class FakeTable:
     """`columns`: name to type as in COLUMN_TYPE; `NOT NULL` behind it counts. `indexes`: unique ones, name to id and columns. `counted`:
-    how many rows the statistics have; None: as many as there are. `info`: a TableInfo, of which all but id and rows is reported instead."""
+    how many rows the statistics have; None: as many as there are. `info`: a TableInfo, of which all but id and rows is reported instead.
+    `options`: what SHOW CREATE TABLE has behind the columns, TiDB's own in its comments."""
 
     id: int
     columns: Mapping[str, str] = field(default_factory=lambda: {"id": "bigint NOT NULL"})
@@ -52,6 +54,7 @@ class FakeTable:
     rows: tuple[tuple[str | None, ...], ...] = ()
     counted: int | None = None
     info: Mapping[str, Any] | None = None
+    options: str = ""
 
     def type_of(self, column: str) -> str:
         return self.columns[column].removesuffix(" NOT NULL")
@@ -99,8 +102,10 @@ class FakeTidb:
     `jobs`: the DDL jobs under way by id, `finished_job` the last that is not. `loaded_ts`: a SET of tidb_snapshot takes no newer
     schemas than these, as where the server is behind; what is newer is `done` in ddl_jobs and not synced. `ddl_jobs`: table id, begin
     and end of all jobs, in Unix seconds. `job_list`: jobs as mysql.tidb_ddl_job and mysql.tidb_ddl_history have them in time;
-    `ddl_kinds`: what information_schema says of them. `before`: called with each statement before it is answered; it may raise Refused.
-    `defaults`: of session variables; those `unknown` it does not have. Of all it heeds `tidb_snapshot` and `sql_select_limit` alone.
+    `ddl_kinds`: what information_schema says of them. `own_tables`: what any query of such a table of mysql's returns, by its name.
+    `before`: called with each statement before it is answered; it may raise Refused.
+    `defaults`: of session variables; those `unknown` it does not have. Of all it heeds `tidb_snapshot`, `sql_select_limit` and
+    `tidb_translate_softdelete_sql` alone.
     `settings_shown`: what SHOW CONFIG returns; None: the account may not see it. `plan`: what any EXPLAIN returns. It knows no WHERE and no
     LIMIT, and turns rows round for any DESC.
     """
@@ -116,7 +121,8 @@ class FakeTidb:
         self.done_kind = "create table"
         self.ddl_jobs: Rows = []
         self.ddl_kinds: Rows = []
-        self.job_list: Sequence[FakeJob] = ()
+        self.own_tables: dict[str, Rows] = {}
+        self.job_list: Sequence[FakeJob | Any] = ()
         self.variables: dict[str, str] = {"new_collation_enabled": "True"}
         self.finished_job = 0
         self.jobs: dict[int, dict[str, object]] = {}
@@ -196,6 +202,10 @@ class FakeTidb:
             if self.settings_shown is None:
                 raise Refused(1227, "Access denied; you need (at least one of) the CONFIG privilege(s) for this operation")
             return self.settings_shown
+        if match := re.search(r"FROM mysql\.(tidb_import_jobs|tidb_restore_registry|tidb_pitr_id_map)", sql):
+            if match[1] not in self.own_tables:
+                raise Refused(1146, f"Table 'mysql.{match[1]}' doesn't exist")
+            return self.own_tables[match[1]]
         if "FROM mysql.tidb" in sql:
             return self._of_mysql(sql, connection.snapshot_ts or self.now_ts)
         if "FROM information_schema.ddl_jobs" in sql:
@@ -203,11 +213,13 @@ class FakeTidb:
         tables = self.tables_at(connection.schemas_ts) if connection.snapshot_ts else self._present()
         if head == "EXPLAIN":
             return self.plan
+        if match := re.fullmatch(r"SHOW CREATE TABLE `(\w+)`\.`(\w+)`", sql):
+            return [(match[2], f"CREATE TABLE `{match[2]}` () {tables[TableName(*match.groups())].options}")]
         if view := re.search(r"FROM information_schema\.(\w+)", sql):
             one = _OF_TABLE.search(sql)
             wanted = {name: table for name, table in tables.items() if one is None or name == (one[1], one[2])}
             return _VIEWS[view[1]](wanted, sql)
-        return self._of_rows(tables, sql)
+        return self._of_rows(tables, sql, softly=connection.variables.get("tidb_translate_softdelete_sql") == "1")
 
     def _of_done(self, sql: str) -> Rows:
         loaded_ts = self.now_ts if self.loaded_ts is None else self.loaded_ts
@@ -242,19 +254,24 @@ class FakeTidb:
     def _present(self) -> Tables:
         return self.tables_at(self.now_ts) if self.shown is None else self.shown
 
-    def _of_rows(self, tables: Tables, sql: str) -> Rows:
+    def _of_rows(self, tables: Tables, sql: str, *, softly: bool) -> Rows:
         match = re.search(r"FROM `(\w+)`\.`(\w+)`", sql)
         if match is None:
             raise Refused(1064, f"this fake does not know {sql}")
         table = tables.get(TableName(match[1], match[2]))
         if table is None:
             raise Refused(1146, f"Table '{match[1]}.{match[2]}' doesn't exist")
-        names = re.findall(r"`t`\.`(\w+)`[^,]*? AS c\d+", sql)
-        for name in names:
+        names = re.findall(r"(?:NULL|`t`\.`(\w+)`[^,]*?) AS c\d+", sql)
+        for name in filter(None, names):
             if name not in table.columns:
                 raise Refused(1054, f"Unknown column '{name}' in 'field list'")
-        places = [list(table.columns).index(name) for name in names]
-        rows = [tuple(row[place] for place in places) for row in table.rows]
+        if softly and SOFT_DELETE_TIME in sql:
+            raise Refused(1105, f"{SOFT_DELETE_TIME} in a statement while tidb_translate_softdelete_sql is on")
+        columns = list(table.columns)
+        places = [columns.index(name) if name else None for name in names]
+        hidden = columns.index(SOFT_DELETE_TIME) if softly and SOFT_DELETE_TIME in columns else None
+        shown = [row for row in table.rows if hidden is None or row[hidden] is None]
+        rows = [tuple(None if place is None else row[place] for place in places) for row in shown]
         return rows[::-1] if " DESC" in sql else rows
 
     # ---- the protocol -----------------------------------------------------------------------------------------------

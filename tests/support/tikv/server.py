@@ -17,11 +17,22 @@ from sidecar.shared.tikv.regions import encoded
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Session
 from tests.support.tikv.snapshot import Snapshots
 from tests.support.tikv.transactions import Transactions
-from ticdc_dump.tikv import cdcpb_pb2_grpc, errorpb_pb2, kvrpcpb_pb2, metapb_pb2, pdpb_pb2, pdpb_pb2_grpc, tikvpb_pb2_grpc
+from ticdc_dump.tikv import (
+    cdcpb_pb2_grpc,
+    errorpb_pb2,
+    keyspacepb_pb2,
+    keyspacepb_pb2_grpc,
+    kvrpcpb_pb2,
+    metapb_pb2,
+    pdpb_pb2,
+    pdpb_pb2_grpc,
+    tikvpb_pb2_grpc,
+)
 
 STREAMS_MAX = 24
 PD_MEMBERS = 2
 TSO_PHYSICAL_MS = 1_795_000_000_000
+GC_WORKER = b"gc_worker"
 
 
 class TikvServers:
@@ -35,8 +46,13 @@ class TikvServers:
         self.pd_addresses: list[str] = []
         self.pd_cluster_id = CLUSTER_ID
         self.multiplexes = True
-        self.safe_points = {b"gc_worker": 0}
+        self.safe_points = {GC_WORKER: 0}
         """Of garbage collection, by service."""
+        self.keyspaces: dict[str, tuple[int, bool]] | None = None
+        """By name the number, and whether its garbage is collected apart. None: this PD knows no keyspaces."""
+        self.has_barriers = False
+        self.of_keyspaces: dict[int, dict[bytes, int]] = {}
+        """As `safe_points`, of those with a garbage collection of their own."""
         self.registered: list[Any] = []
         """Every request of a registration, as it came."""
         self.timestamps = 0
@@ -55,7 +71,8 @@ class TikvServers:
         self._stores: dict[int, Any] = {}
         self._pd: list[Any] = []
         for number in range(PD_MEMBERS):
-            server, address = self._serve((pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number)))
+            keyspaces = keyspacepb_pb2_grpc.add_KeyspaceServicer_to_server, _Keyspaces(self)
+            server, address = self._serve((pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number)), keyspaces)
             if etcd:
                 server.add_generic_rpc_handlers((_EtcdBehind(etcd),))
             self._pd.append(server)
@@ -243,6 +260,23 @@ class _EtcdBehind(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no 
         return grpc.stream_stream_rpc_method_handler(passed_on)
 
 
+class _Keyspaces(keyspacepb_pb2_grpc.KeyspaceServicer):
+    def __init__(self, servers: TikvServers) -> None:
+        self._servers = servers
+
+    def LoadKeyspace(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's name
+        if self._servers.keyspaces is None:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "this PD is older")
+        header = pdpb_pb2.ResponseHeader(cluster_id=self._servers.pd_cluster_id)
+        if (known := (self._servers.keyspaces or {}).get(request.name)) is None:
+            header.error.CopyFrom(pdpb_pb2.Error(type=pdpb_pb2.ENTRY_NOT_FOUND, message="keyspace does not exist"))
+            return keyspacepb_pb2.LoadKeyspaceResponse(header=header)
+        number, own_gc = known
+        config = {"gc_management_type": "keyspace_level" if own_gc else "unified"}
+        meta = keyspacepb_pb2.KeyspaceMeta(id=number, name=request.name, config=config)
+        return keyspacepb_pb2.LoadKeyspaceResponse(header=header, keyspace=meta)
+
+
 class _Pd(pdpb_pb2_grpc.PDServicer):
     def __init__(self, servers: TikvServers, number: int) -> None:
         self._servers, self._cluster, self._number = servers, servers.cluster, number
@@ -294,6 +328,31 @@ class _Pd(pdpb_pb2_grpc.PDServicer):
         elif request.safe_point >= min(safe_points.values()):
             safe_points[request.service_id] = request.safe_point
         return pdpb_pb2.UpdateServiceGCSafePointResponse(header=self._header(), TTL=request.TTL, min_safe_point=min(safe_points.values()))
+
+    def SetGCBarrier(self, request: Any, context: Any) -> Any:  # noqa: N802
+        held = self._of_keyspace(request, context)
+        if request.barrier_ts < held[GC_WORKER]:
+            error = pdpb_pb2.Error(type=pdpb_pb2.UNKNOWN, message="behind the txn safe point")
+            return pdpb_pb2.SetGCBarrierResponse(header=pdpb_pb2.ResponseHeader(cluster_id=self._servers.pd_cluster_id, error=error))
+        held[request.barrier_id.encode()] = request.barrier_ts
+        return pdpb_pb2.SetGCBarrierResponse(header=self._header())
+
+    def DeleteGCBarrier(self, request: Any, context: Any) -> Any:  # noqa: N802
+        held = self._of_keyspace(request, context)
+        held.pop(request.barrier_id.encode(), None)
+        return pdpb_pb2.DeleteGCBarrierResponse(header=self._header())
+
+    def GetGCState(self, request: Any, context: Any) -> Any:  # noqa: N802
+        held = self._of_keyspace(request, context)
+        return pdpb_pb2.GetGCStateResponse(header=self._header(), gc_state=pdpb_pb2.GCState(txn_safe_point=held[GC_WORKER]))
+
+    def _of_keyspace(self, request: Any, context: Any) -> dict[bytes, int]:
+        """What is held of it: the cluster's where it has no GC of its own."""
+        if not self._servers.has_barriers:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "this PD is older")
+        number = request.keyspace_scope.keyspace_id
+        own = any(own_gc for known, own_gc in (self._servers.keyspaces or {}).values() if known == number)
+        return self._servers.of_keyspaces.setdefault(number, {GC_WORKER: 0}) if own else self._servers.safe_points
 
     def _header(self) -> Any:
         return pdpb_pb2.ResponseHeader(cluster_id=self._servers.pd_cluster_id)

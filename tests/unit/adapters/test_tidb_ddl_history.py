@@ -103,7 +103,10 @@ def test_who_may_not_read_them_gets_which_there_were_without_their_commit_ts(tid
             raise Refused(1142, "SELECT command denied to user")
 
     tidb.before = refuse
-    tidb.ddl_kinds = [(70, "shop", "orders", "modify column", "ALTER TABLE orders …"), (71, "mysql", "user", "add column", "…")]
+    tidb.ddl_kinds = [
+        (70, "shop", "orders", "modify column", "ALTER TABLE orders …", 10, None),
+        (71, "mysql", "user", "add column", "…", 11, None),
+    ]
     history = history_of(tidb)
     ((finished_ddl,), _) = history.since(CommitTs(250))
     assert (finished_ddl.number, finished_ddl.commit_ts, finished_ddl.tables, finished_ddl.kind) == (

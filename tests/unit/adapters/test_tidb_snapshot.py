@@ -12,6 +12,7 @@ from sidecar.adapters.tidb import schema
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.shared.errors import SourceError, SourceLost
 from sidecar.shared.model.nouns import Column, CommitTs, TableName, TableSchema, ts_at
+from sidecar.shared.reads.snapshot import duration_s
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
 ORDERS, LEDGER = TableName("shop", "orders"), TableName("shop", "ledger")
@@ -190,3 +191,8 @@ def test_a_table_is_amid_a_ddl_from_its_begin_to_its_end_which_older_versions_re
     schemas = TidbSchemas(tidb.settings())
     assert schemas.changing(range(1, 7), ts_at(100_500)) == {2, 3, 6}
     assert schemas.changing((), ts_at(100_500)) == frozenset()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10m0s", 600), ("24h0m0s", 86400), ("1h30m", 5400), ("90s", 90), ("10m", 600)])
+def test_durations_are_gos(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds

@@ -28,5 +28,7 @@ def test_each_log_of_the_suite_has_dumps_of_every_kind(monkeypatch: pytest.Monke
         firsts.setdefault(chunk.table.table, chunk.absent)
     assert any(len(results) > 1 for results in dumps.values()), "two dumps of a table in one segment"
     assert any(firsts.values()), "a table whose first chunk deletes"
+    updates = [row.before for row in history.rows if row.op == "update"]
+    assert any(before is not None and before[2] == "gone" for before in updates), "a row that comes as an UPDATE of one that no output has"
     marks = [(window.chunks[0].table, window.high_ts) for _, window in windows]
     assert len(set(marks)) == len(marks), "each mark is a transaction of its own"

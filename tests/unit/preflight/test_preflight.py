@@ -30,7 +30,7 @@ from sidecar.feeds.kafka.tail import Tail
 from sidecar.ports import TableEstimate
 from sidecar.preflight import changefeed, machine
 from sidecar.preflight.preflight import PreflightReport, checks, preflight
-from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys, readable_schemas, schemas_of_rules, tables, wrong_columns
+from sidecar.preflight.source import of_clock, of_gc_life, of_hold, read_keys, readable_schemas, schemas_of_rules, tables, wrong_columns
 from sidecar.preflight.zone import hours_twice, judged
 from sidecar.shared.config import ChangefeedSection, Config, EtcdSection, KafkaSection, LogSection, SourceSection
 from sidecar.shared.errors import ConfigError
@@ -220,13 +220,14 @@ def test_the_checks_of_a_feed_stand_in_their_places() -> None:
 COMMON = (
     "secrets", "secrets' rights", "control address", "metrics address", "console address", "etcd", "changefeed",
     "changefeed state", "etcd write",
-    "tidb", "clock", "gc life time", "schemas", "tables", "read keys", "read ranges", "select rights", "brackets", "watermark table",
+    "tidb", "clock", "gc life time", "holes", "schemas", "tables", "read keys", "read ranges", "select rights", "brackets",
+    "watermark table",
     "log", "owner's log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "watermark write",
 )  # fmt: skip
 KAFKA = (
     "secrets", "secrets' rights", "control address", "metrics address", "console address", "etcd", "changefeed",
     "changefeed state", "etcd write",
-    "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
+    "tidb", "clock", "gc life time", "holes", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
     "brackets", "watermark table",
     "log", "owner's log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "other changefeeds", "hidden DDLs",
     "large rows", "kafka", "topics", "replication", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives",
@@ -369,16 +370,19 @@ def test_rules_say_which_schemas_they_name(rules: list[str], schemas: set[str]) 
     assert schemas_of_rules(rules) == schemas
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("10m0s", 600), ("24h0m0s", 86400), ("1h30m", 5400), ("90s", 90), ("10m", 600)])
-def test_durations_are_gos(text: str, seconds: float) -> None:
-    assert duration_s(text) == seconds
-
-
 def test_a_short_gc_life_time_is_a_warning() -> None:
     assert of_gc_life("10m0s").status is CheckStatus.OK
     assert of_gc_life("5m0s").setting == "tidb_gc_life_time"
     assert of_gc_life("24h0m0s", of_large_rows=True).status is CheckStatus.OK
     assert "large rows are read from TiDB" in of_gc_life("10m0s", of_large_rows=True).what
+
+
+@pytest.mark.parametrize(
+    ("hold_max_s", "pd", "text"),
+    [(3600, "PD a", "PD a keeps what it still has to read, 1 h at most"), (0, "PD a", "hold_max_s is 0"), (1, "", "no PD is reached")],
+)
+def test_what_keeps_old_versions_is_named(hold_max_s: float, pd: str, text: str) -> None:
+    assert text in of_hold(hold_max_s, pd).what
 
 
 def test_a_clock_that_is_off_is_a_warning_unless_the_answer_took_as_long() -> None:

@@ -138,3 +138,11 @@ def test_an_origin_default_that_is_no_value_is_refused() -> None:
 def test_a_table_travels_to_a_task_and_can_be_a_key() -> None:
     table = kv_table(info([column(1, "a", "enum", elems=["x"])]), schema="s")
     assert {table: 1}[pickle.loads(pickle.dumps(table))] == 1
+
+
+@pytest.mark.parametrize("softly", [{"softdelete_info": {"retention": "7"}}, {"is_active_active": True}])
+def test_a_table_whose_rows_are_deleted_softly_is_refused_by_name(softly: dict[str, Any]) -> None:
+    plain = info([column(1, "a", "int")])
+    with pytest.raises(FeedUnsuitable, match=rf"s\.{plain['name']['O']}: rows of a SOFTDELETE table"):
+        kv_table(plain | softly, schema="s")
+    assert kv_table(plain | {"softdelete_info": None, "is_active_active": False}, schema="s") == kv_table(plain, schema="s")

@@ -17,6 +17,7 @@ from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.control.status import SidecarStatus
 from sidecar.pace.controller import Controller
+from sidecar.ports import NoSightings
 from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
 from sidecar.run.log_event import LogEvent
@@ -72,7 +73,7 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 def stepping() -> SimpleNamespace:
     """A pipeline as far as the process sees it."""
-    outside = SimpleNamespace(progress=MemoryProgress(), deliveries=None, log=SimpleNamespace(id="0"))
+    outside = SimpleNamespace(progress=MemoryProgress(), deliveries=None, log=SimpleNamespace(id="0"), sightings=NoSightings())
     counts, dump = SimpleNamespace(segments=0), SimpleNamespace(records=())
     return SimpleNamespace(tables={}, next_seq=0, counts=counts, outside=outside, dump=dump, pace=Controller())
 
@@ -102,6 +103,9 @@ class OneStep:
 
     def sinks(self) -> tuple[()]:
         return ()
+
+    def serve_gc_hold(self, _: object) -> Callable[[], None]:
+        return lambda: None
 
     def quiet(self, *_: object, **__: object) -> None:
         """Nothing is wrong."""

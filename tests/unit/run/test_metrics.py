@@ -21,6 +21,7 @@ from stamina import instrumentation
 from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
 from sidecar.run import metrics
 from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
+from sidecar.run.gc_hold import GcHoldState
 from sidecar.run.metrics import CONNECTIONS_MAX, SINK_TABLES_MAX, TABLES_MAX, MetricsServer, MetricsTally
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.hole import HoleCause, OpenHole
@@ -330,3 +331,22 @@ def goes_on_without_descriptors() -> None:
     with closing(waiting):
         assert waiting.recv(100).startswith(b"HTTP/1.0 200 OK")
     stage.server.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "kept", "remaining"),
+    [
+        (GcHoldState({"a": 10.0, "b": 20.0}, held=True, kept_s=100.0), 100.0, 80.0),
+        (GcHoldState({"a": 10.0}), None, None),
+        (GcHoldState({"a": 10.0}, gone=True, why="gone"), None, 0.0),
+    ],
+)
+def test_what_is_read_as_of_a_moment_has_its_age_and_the_time_that_is_left(
+    stage: Stage, state: GcHoldState, kept: float | None, remaining: float | None
+) -> None:
+    assert not any(name.startswith("ticdc_dump_gc_") for name, *_ in stage.samples()), "this is no owner"
+    stage.tally.gc_hold = lambda: state
+    result = stage.samples()
+    assert {by: result["ticdc_dump_gc_needed_age_seconds", by] for by in state.ages_s} == state.ages_s
+    assert result["ticdc_dump_gc_held",] == state.held
+    assert (result.get(("ticdc_dump_gc_kept_seconds",)), result.get(("ticdc_dump_gc_remaining_seconds",))) == (kept, remaining)

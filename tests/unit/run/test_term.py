@@ -18,6 +18,7 @@ from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.run import term
+from sidecar.run.gc_hold import DDLS, VERIFICATIONS, TsoReads
 from sidecar.run.term import Term
 from sidecar.shared.config import Config
 from sidecar.shared.errors import FeedError, LogBroken, MessageUnreadable, OwnershipLost, StorageFull
@@ -301,6 +302,16 @@ def test_what_a_verification_or_a_certificate_is_still_to_read_is_not_retained_a
     setattr(life.term, who, lambda: None)
     life.run(steps=2, each=writes(life))
     assert life.manifests()[0].seq == 5
+
+
+def test_what_is_read_as_of_a_moment_is_noted_while_the_term_runs(tmp_path: Path) -> None:
+    life = Life(tmp_path / "log", Election())
+    life.begin()
+    life.run(steps=4, each=writes(life))
+    assert life.term.reads == TsoReads(life.term.pipeline.sequence.after_ts, (DDLS,))
+    life.term.kept_from = lambda: Seq(2)
+    life.run(steps=2, each=writes(life))
+    assert life.term.reads == TsoReads(life.term.pipeline.sequence.after_ts, (DDLS,), {VERIFICATIONS: Seq(2)})
 
 
 def writes(life: Life, *values: str) -> Callable[[int], None]:

@@ -10,6 +10,7 @@ import pytest
 
 from sidecar.shared.errors import ConfigError, FeedUnsuitable, parted
 from sidecar.shared.model.nouns import MARK_TABLE, Column, TableName, TableSchema
+from sidecar.shared.model.soft_delete import ORIGIN_TS, SOFT_DELETE_TIME
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed, codec_of
 from sidecar.shared.ticdc.selected_columns import SelectedColumns
@@ -274,3 +275,26 @@ def test_partitions_in_one_folder_matter_where_there_are_any() -> None:
 @pytest.mark.parametrize(("version", "settings"), [("v8.5.4", ["scheduler.enable-table-across-nodes"]), ("v8.5.7", [])])
 def test_several_writers_of_a_table_without_names_of_their_own_are_refused(version: str, settings: list[str]) -> None:
     assert settings_of(made(FILES, config={"scheduler": {"enable-table-across-nodes": True}}, **{"creator-version": version})) == settings
+
+
+SOFT = Column(SOFT_DELETE_TIME, "timestamp", scale=6)
+ORIGIN = Column(ORIGIN_TS, "uint")
+
+
+@pytest.mark.parametrize(
+    ("new", "columns", "named"),
+    [
+        (True, (), []),
+        (True, (SOFT,), []),
+        (False, (SOFT,), ["shop.soft: SOFTDELETE"]),
+        (True, (ORIGIN, SOFT), ["shop.soft: active-active"]),
+        (False, (ORIGIN, SOFT), ["shop.soft: active-active"]),
+        (True, (ORIGIN,), []),
+    ],
+)
+def test_tables_that_the_feed_shows_otherwise_than_tidb_are_named(new: bool, columns: tuple[Column, ...], named: list[str]) -> None:
+    """Of two such tables the changefeed has one."""
+    key = Column("id", "int", nullable=False)
+    soft, other = (TableSchema(TableName(schema, "soft"), (key, *columns), ("id",)) for schema in ("shop", "other"))
+    feed = replace(made(config={"filter": {"rules": ["shop.*"]}}), new_architecture=new)
+    assert [one.what[: len(text)] for one, text in zip(problems(feed, {soft.name: soft, other.name: other}), named, strict=True)] == named
