@@ -5,7 +5,7 @@
     check.py CERTIFICATE --tidb 'mysql://user@host:4000/' --tso N --output DIR [--json]       password: TIDB_PASSWORD
 
 Exit code 0: accepted. 1: rejected, each time with the file, what was expected and what it is. 2: the call cannot be carried out.
-3: nothing was checked of what was asked for.
+3: nothing was checked of what was asked for. 4: all is as certified, and by the certificate a table has a hole that the dump does not fill.
 
 It needs Python 3.11 and pyarrow, for the second form pymysql too, and nothing of ticdc-dump: so it can be read, copied and run elsewhere.
 """
@@ -70,6 +70,7 @@ HARMLESS = re.compile(
 """Parts of an ALTER TABLE that change neither rows nor columns. A unique index can become the handle key, so it is not among them."""
 BATCH_ROWS = 8_192
 EXAMPLES_MAX = 5
+HOLED = "accepted, but for tables with a hole"
 UNHASHED = "files have no hash, because an earlier version wrote them"
 PASSWORD = "TIDB_PASSWORD"
 ABSENT = "absent "
@@ -85,7 +86,7 @@ class Unusable(Exception):
 class Report:
     """`rejected`: file, what, expected, found. `notes`: of what could not be checked, how much. `counts`: of each comparison, how often it
     was right. `checked`: of files, chunks, rows and tables, how many are as they should be. `unchecked`: what was asked for, and nothing of
-    it was checked. `hashes`: of the certificate, and of the output's."""
+    it was checked. `hashes`: of the certificate, and of the output's. `holes`: as the certificate has them."""
 
     rejected: list[dict[str, str]] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -93,12 +94,13 @@ class Report:
     checked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unchecked: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
+    holes: list[dict[str, Any]] = field(default_factory=list)
     files: set[Path] = field(default_factory=set)
     tables: set[Table] = field(default_factory=set)
 
     @property
     def verdict(self) -> str:
-        return "rejected" if self.rejected else "nothing was checked" if self.unchecked else "accepted"
+        return "rejected" if self.rejected else "nothing was checked" if self.unchecked else "accepted" if not self.holes else HOLED
 
     def expect_file(self, name: str, expected: str, path: Path) -> bool:
         """By its sha256, or by the first digits of it."""
@@ -208,6 +210,17 @@ class Log:
             else:
                 self._check_chunk(chunk)
                 self._check_window(chunk)
+
+    def check_holes(self, certificate: dict[str, Any]) -> None:
+        """A hole of before the last pass over a table is filled by that, unless rows vanished. The certificate has all others."""
+        passes = sorted(certificate["chunks"], key=lambda chunk: int(chunk["since_seq"]))
+        since = {(one["schema"], one["table"]): one.get("since_seq", 0) for one in (*passes, *certificate["scope"]["tables"])}
+        certified = {(one["schema"], one["table"], one["seq"], one["since_ts"], one["vanished"]) for one in certificate.get("holes", ())}
+        for seq, hole in ((seq, hole) for seq, manifest in self.manifests.items() for hole in manifest.get("holes", ())):
+            for table in since.keys() if hole["tables"] is None else since.keys() & set(map(tuple, hole["tables"])):
+                if hole["vanished"] or seq >= since[table]:
+                    there = (*table, seq, hole["since_ts"], hole["vanished"]) in certified
+                    self.report.expect(f"{seq:020d}.json", f"hole of {'.'.join(table)} in the certificate", True, there)
 
     def _check_chunk(self, chunk: dict[str, Any]) -> None:
         name, path = chunk["path"], self.folder / chunk["path"]
@@ -697,12 +710,14 @@ def check(
     if found is None:
         return report
     report.hashes["certificate"] = found["sha256"]
+    report.holes = found.get("holes", [])
     if connection is not None and output is not None:
         Comparison(output, connection, tso, report).run(found)
     else:
         check_certificate(found, certificate.name, report)
         opened = None if log is None else Log(found, log, report)
         if opened is not None:
+            opened.check_holes(found)
             report.need("chunks", "--log")
         if output is not None:
             check_output(found, found["sha256"], output, opened, report)
@@ -718,6 +733,9 @@ def check(
 
 def lines_of(report: Report) -> Iterator[str]:
     yield from (f"rejected: {one['file']}: {one['what']}: expected {one['expected']}, found {one['found']}" for one in report.rejected)
+    for one in report.holes:
+        what = f"{one['cause']}: {one['text']}" + (": rows may be gone in TiDB" if one["vanished"] else "")
+        yield f"hole: {one['schema']}.{one['table']} is not complete since {one['since_ts']}, noticed in segment {one['seq']}: {what}"
     yield from (f"note: {number:,} {note}" for note, number in report.notes.items())
     yield from (f"nothing was checked of {what}" for what in report.unchecked)
     yield from (
@@ -748,12 +766,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     content = {"accepted": report.verdict == "accepted", "verdict": report.verdict, "rejected": report.rejected, "notes": report.notes}
     content |= {"counts": report.counts, "checked": report.checked, "unchecked": report.unchecked, "hashes": report.hashes}
+    content |= {"holes": report.holes}
     sys.stdout.write(json.dumps(content, indent=1) if asked.json else "\n".join(lines_of(report)))
     sys.stdout.write("\n")
     return EXIT_CODES[report.verdict]
 
 
-EXIT_CODES = {"accepted": 0, "rejected": 1, "nothing was checked": 3}
+EXIT_CODES = {"accepted": 0, "rejected": 1, "nothing was checked": 3, HOLED: 4}
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, OverallBar, facts
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
 from sidecar.cli.verify_view import plain_line as verification_line
+from sidecar.control.hole_texts import hole_lines, holes_reported
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, share_done, table_state, table_turn
 from sidecar.report.figures import amount, counted, duration, time_left
 from sidecar.shared.errors import parted
@@ -69,6 +70,7 @@ def plain_line(status: pb.DumpStatus) -> str:
     parts += [f"waiting for {status.waiting_for}"] if status.waiting_for else []
     parts += [f"reason: {status.reason}"] if status.reason else []
     parts += [f"verification waits for {status.verification.waiting_for}"] if status.verification.waiting_for else []
+    parts += [f"{counted(len({one.table for one in holes}), 'table')} incomplete"] if (holes := holes_reported(status.sinks)) else []
     return "  ".join(parts)
 
 
@@ -111,6 +113,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
         yield "verification", verification_line(status.verification)
     if status.last_error:
         yield "last error", status.last_error
+    for text in hole_lines(holes_reported(status.sinks)):
+        yield "incomplete", Text(text, style="yellow")
     for service in status.services:
         if service.error:
             then = f"it begins again in {service.again_s:.0f} s" if service.again_s else "it works again"

@@ -26,6 +26,7 @@ from sidecar.console.starting import NUMBERS, form_of, start_request
 from sidecar.console.words import dump_names, with_buttons
 from sidecar.control.answers import new_operation_id
 from sidecar.control.fields import given_id
+from sidecar.control.hole_texts import hole_lines, holes_reported
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
 from sidecar.control.wire import (
@@ -159,6 +160,7 @@ class ConsoleViews:
             "n": Numbers(status),
             "ddls": [*reversed(self.parts.ddls())],
             "lanes": part(late, params, name="lanes", size=LISTED),
+            "holes": hole_lines(holes_reported(status.sinks)),
             "sinks": [(at, sink, sum(bool(one.complete_since_tso) for one in sink.tables)) for at, sink in enumerate(status.sinks)],
         }
         charts = {"charts": self._charts(range_of(dict(params).get("range", "")))}

@@ -10,6 +10,7 @@
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
     verification_messages  requests and reports of verifications
     exact          dumps after which the sinks are compared and corrected, and their restarts
+    hole_texts     what is said of holes that are open in sinks
     judging        which differences can be right, so that no repair may correct them
     subscribe      the deliveries of a spool, to subscribers
     local_call     a call from within the process

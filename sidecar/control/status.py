@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sidecar.pace.controller import SinkState
 from sidecar.shared.errors import parted
@@ -19,6 +20,9 @@ from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress, blocking, leading
 from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.ticdc.changefeed import ChangefeedName
+
+if TYPE_CHECKING:
+    from sidecar.shared.log.filled import FilledWord  # with the log's storage, which a command that shows a status does not load
 
 LANE_STILL_MAX_S = 10.0
 """TiCDC resolves at least once a second; a lane that rests ten times as long is stuck, whatever the others do."""
@@ -78,7 +82,8 @@ class SidecarStatus:
     worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/shared/log/skips.py).
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
     not been answered, and `last_error` says why; 0: it is. `carried`: the tables at the
-    log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names. `read_on`: where a
+    log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names; `filled_words`: somebody's that
+    holes there are filled, as of when one was last gone. `read_on`: where a
     dump's rows are read, sidecar or spark. `holds`: what keeps segments that every sink has accepted. `verification_waits_for`: what a
     verification that gets next to nothing done waits for."""
 
@@ -119,6 +124,7 @@ class SidecarStatus:
     source_away_s: float = 0.0
     carried: Sequence[TableName] = ()
     sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
+    filled_words: Sequence[FilledWord] = ()
     services: Sequence[ServiceStatus] = ()
     holds: Sequence[RetentionHold] = ()
     read_on: str = ""

@@ -19,7 +19,9 @@ from sidecar.pace.controller import SinkState
 from sidecar.report.figures import counted
 from sidecar.shared.log.verification import CheckState, RepairState
 from sidecar.shared.model.messages import Asker, Brackets
+from sidecar.shared.model.nouns import TableName
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress, blocking
+from sidecar.shared.model.sink_delivery import SinkTables
 from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {
@@ -123,8 +125,7 @@ def _settings(progress: Progress, status: SidecarStatus) -> pb.DumpSettings:
 
 def _sink(sink: SinkState, status: SidecarStatus) -> pb.SinkStatus:
     known = status.sink_tables.get(sink.sink)
-    tables = () if known is None else status.carried
-    complete = {} if known is None else known.complete
+    tables = [] if known is None else [_sink_table(known, table) for table in status.carried]
     return pb.SinkStatus(
         sink=sink.sink,
         live_s=sink.live_s,
@@ -141,7 +142,21 @@ def _sink(sink: SinkState, status: SidecarStatus) -> pb.SinkStatus:
         began_seq=sink.began,
         began_tso=(known.began_ts or 0) if known is not None else 0,
         tables_known=known is not None,
-        tables=[pb.SinkTableStatus(schema=one.schema, table=one.table, complete_since_tso=complete.get(one, 0)) for one in tables],
+        tables=tables,
+    )
+
+
+def _sink_table(known: SinkTables, table: TableName) -> pb.SinkTableStatus:
+    hole = known.holes.get(table)
+    if hole is None:
+        return pb.SinkTableStatus(schema=table.schema, table=table.table, complete_since_tso=known.complete.get(table, 0))
+    return pb.SinkTableStatus(
+        schema=table.schema,
+        table=table.table,
+        incomplete_since_tso=hole.since_ts,
+        cause=hole.cause,
+        text=hole.text,
+        vanished=hole.vanished,
     )
 
 

@@ -8,6 +8,7 @@
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
     auxiliary          services beside the pipeline, whose errors end nothing else
     term_verifications verifications: requested of the merge worker, followed, kept in the history
+    verified_holes     the word of a verification that a table lacks no rows any more
     term_repairs       the repairs of a term;  repairing  one of them: corrects differences
     awaited_dumps      the dumps that verifications wait for;  verification_texts  what the history and the log say of a verification
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar
@@ -20,7 +21,8 @@
     filling            dumps of what is incomplete, without an operator
     completing         the dump that brings a sink the rows that it lacks
     gc_hold            what is read as of a moment of TiDB, and that it stays there
-    log_events         which log lines a person reads;  dump_events  of dumps;  log_event  one of them;  logs  how lines are written
+    log_events         which log lines a person reads;  dump_events  of dumps;  hole_events  of holes
+    log_event          one of them;  logs  how lines are written
     merge_process      the merge worker as a child;  own_worker  the one of this process
 
 Only here (and in replay/) the parts meet. It must not decide anything about data.

@@ -246,7 +246,7 @@ class TermCertificates:
         if known is None or known > here:
             self._drop(dump_id, f"its first windows closed before segment {manifest.seq}, where this version began to follow it")
         else:
-            self._dumps[dump_id] = CollectedDump.begun(dump_id, manifest.seq, windows[0].sinks)
+            self._dumps[dump_id] = self._windows.begun(dump_id, manifest.seq, windows)
 
     def _reach_back(self, dump: CollectedDump, first: Seq) -> None:
         """A window of the dump began in segment `first`: the segments from there on are a part of their own."""
@@ -331,19 +331,18 @@ class TermCertificates:
 
     def _head(self, dump: CollectedDump, entry: HistoryEntry, sums: DumpSums) -> dict[str, Any]:
         scope = sums.scope
+        sinks = [sink for sink in self._deliveries.sinks() if dump.accepted_by(sink.sink)]
         return {
             "dump_id": dump.dump_id,
             **asdict(self._reports.facts()),
             "asked_by": asdict(entry.asked_by),
             "started_ms": entry.started_ms,
             "ended_ms": entry.ended_ms,
-            "first_seq": sums.first,
-            "last_seq": sums.last,
-            "chunk_count": sums.chunks,
-            "rows_sum_count": sums.with_rows_sum,
+            **sums.counts(),
             "scope": {"tables": [] if scope is None else [structs.asdict(one) for one in scope.tables], "sinks": dump.sinks},
             "rows": sums.rows(),
-            "accepted": [self._followed.accepted(sink) for sink in self._deliveries.sinks() if dump.accepted_by(sink.sink)],
+            "accepted": [self._followed.accepted(sink) for sink in sinks],
+            "holes": sums.holes(self._followed.open_holes(sinks)),
         }
 
     # ---- what is kept -----------------------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ It must not read the log, nor know when a dump is over.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sidecar.run.samples import Samples
 from sidecar.shared.errors import LogBroken
-from sidecar.shared.log.certificate import ChunkLine, SchemaLine, SegmentLine
+from sidecar.shared.log.certificate import ChunkLine, HoleLine, SchemaLine, SegmentLine
 from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.model.chunk import ClosedWindow
@@ -20,6 +21,8 @@ from sidecar.shared.model.nouns import FIRST_SEQ, OperationId, Seq, TableName, T
 from sidecar.shared.model.sink_delivery import BatchDone
 
 WINDOWS_KEPT_MAX = 50_000
+HOLES_KEPT_MAX = 1_000
+"""The last ones, of before a dump's first window closes: each is of a cause, which an operator or another program began."""
 
 NO_HINT = "nothing: the dump is what it is without one, in whatever state; dump again for a certificate"
 
@@ -52,23 +55,36 @@ class PassedWindow(NamedTuple):
 
 
 class PassedWindows:
-    """The last ones. `begins`: the first segment of which all are known."""
+    """The last ones, and the last holes. `begins`: the first segment of which all windows are known."""
 
     def __init__(self, begins: Seq = FIRST_SEQ) -> None:
         self.begins = begins
         self._windows: list[PassedWindow] = []
+        self._holes: deque[HoleLine] = deque(maxlen=HOLES_KEPT_MAX)
 
     def remember(self, manifest: Manifest) -> None:
+        self._holes += _holes(manifest)
         self._windows += [PassedWindow.of(manifest.seq, window) for window in manifest.windows]
         if len(self._windows) > WINDOWS_KEPT_MAX:
             self.begins = Seq(self._windows[WINDOWS_KEPT_MAX // 2].seq + 1)
             del self._windows[: bisect_left(self._windows, self.begins, key=_seq)]
+
+    def begun(self, dump_id: OperationId, seq: Seq, first: Sequence[ClosedWindow]) -> CollectedDump:
+        """A dump whose `first` windows close in segment `seq`, which comes next, with the holes since its passes over tables began."""
+        since = min((chunk.since_seq for window in first for chunk in window.chunks), default=seq)
+        dump = CollectedDump.begun(dump_id, seq, first[0].sinks)
+        dump.pending += [hole for hole in self._holes if hole.seq >= since]
+        return dump
 
     def within(self, first: Seq, last: Seq) -> list[PassedWindow] | None:
         """Those that closed in these segments; None where that is not known any more, or not yet."""
         if first < self.begins:
             return None
         return self._windows[bisect_left(self._windows, first, key=_seq) : bisect_right(self._windows, last, key=_seq)]
+
+
+def _holes(manifest: Manifest) -> list[HoleLine]:
+    return [HoleLine.of(manifest.seq, hole) for hole in manifest.holes]
 
 
 def _seq(window: PassedWindow) -> Seq:
@@ -131,7 +147,7 @@ class CollectedDump:
             return
         if self.sum and manifest.previous and manifest.previous != self.sum:
             raise LogBroken(f"segment {manifest.seq} does not follow the segment {self.read} that was collected", hint=NO_HINT)
-        self.pending.append(segment.line)
+        self.pending += [segment.line, *_holes(manifest)]
         self.read, self.sum = manifest.seq, segment.sha256
         for window in manifest.windows:
             if window.dump_id == self.dump_id:

@@ -1,22 +1,25 @@
-"""What certificates read of the log: manifests in a row, the schemas that they name, and one dump's progress.
+"""What certificates read of the log: manifests in a row, the schemas that they name, holes that are open in sinks, and one dump's progress.
 
 What is wrong with the progress of one dump is raised for that dump alone: a manifest, and the file that it names, has those of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from sidecar.run.collecting import ReadSegment
+from sidecar.shared.errors import LogBroken, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.hashed import sha256_of
 from sidecar.shared.log.layout import logged_dumps, logged_schemas, missing_files, with_logged_tables
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.manifests import decoded, kept, manifest_files
+from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.hole import OpenHole
 from sidecar.shared.model.nouns import OperationId, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
 from sidecar.shared.model.sink_delivery import SinkDelivery
@@ -40,6 +43,13 @@ class FollowedLog:
         """For a certificate. `upto_ts` where the log has the segment still."""
         segments = [] if sink.accepted is None else [*self.read(range(sink.accepted, sink.accepted + 1))]
         return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(segments[0].manifest.upto_ts) if segments else None}
+
+    def open_holes(self, sinks: Iterable[SinkDelivery]) -> list[Mapping[TableName, OpenHole]]:
+        """By table, of each of these that has a file."""
+        try:
+            return [tables.holes for tables in read_sink_tables(self._log, [sink.sink for sink in sinks]).values()]
+        except SinkError as error:
+            raise LogBroken(error.message, hint=error.hint) from error
 
     def there(self) -> range:
         """The segments of the log."""

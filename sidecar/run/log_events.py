@@ -20,6 +20,7 @@ from functools import partial
 from sidecar.control.status import SidecarStatus, above_bound
 from sidecar.run.completing import completing_dump, named
 from sidecar.run.dump_events import TABLES_REPORTED_MAX, DumpEvents, rows_in, tables_done
+from sidecar.run.hole_events import HoleEvents
 from sidecar.run.log_event import LogEvent, given
 from sidecar.run.merge_process import Death
 from sidecar.shared.config import Config
@@ -123,7 +124,7 @@ class StatusEvents:
 
     def __init__(self, config: Config, changefeed: Changefeed, place: Mapping[str, str], *, waited_s: float = 0.0) -> None:
         self._attached = partial(attached, config, changefeed, place, waited_s=waited_s)
-        self._dumps = DumpEvents(config.dump)
+        self._dumps, self._holes = DumpEvents(config.dump), HoleEvents()
         self._before: SidecarStatus | None = None
         self._at_s = self._worker_since_s = 0.0
         self._minute: _Minute | None = None
@@ -145,6 +146,7 @@ class StatusEvents:
         lines = [] if before else [self._attached(status)]
         lines += [
             *self._worker(before, status, report, at_s),
+            *self._holes.lines(status),
             *self._lacking(status),
             *self._first_delivery(status, at_s),
             *_ddls(before, status),
@@ -180,13 +182,14 @@ class StatusEvents:
                 yield _sink_stuck(sink) if sink.error else LogEvent("sink resumed", {"sink": sink.sink})
 
     def _lacking(self, now: SidecarStatus) -> Iterator[LogEvent]:
-        """When a sink lacks a table that it did not lack before; at first when it is known which tables it has whole."""
+        """When a sink lacks a table that it did not lack before; at first when it is known which tables it has whole. Of one with a hole,
+        its own line says it."""
         for sink in now.sinks:
             known_tables, judged = now.sink_tables.get(sink.sink), self._judged.get(sink.sink)
             if known_tables is None or (judged and judged[0] is known_tables and judged[1] is now.carried):
                 continue  # there may be tens of thousands
             self._judged[sink.sink] = (known_tables, now.carried)
-            tables = now.incomplete(sink.sink)
+            tables = [table for table in now.incomplete(sink.sink) if table not in known_tables.holes]
             known, self._lacks[sink.sink] = self._lacks.get(sink.sink, frozenset()), frozenset(tables)
             if not known.issuperset(tables):
                 values = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}

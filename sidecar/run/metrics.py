@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from socketserver import ThreadingMixIn
 from threading import Lock
-from time import sleep
+from time import sleep, time
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -32,6 +32,7 @@ from sidecar.run.cycle import VerifiedSinks, VerifiedTable
 from sidecar.run.gc_hold import GcHoldState
 from sidecar.run.logs import log
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.nouns import physical_ms
 from sidecar.shared.model.progress import DumpState, TableProgress
 from sidecar.shared.process.background import Background
 
@@ -205,12 +206,19 @@ def _sink_tables(status: SidecarStatus) -> Iterator[Metric]:
     complete = GaugeMetricFamily(
         "ticdc_dump_sink_complete", "1 while the sink has all rows of the table", labels=["sink", "schema", "table"]
     )
+    holes = GaugeMetricFamily("ticdc_dump_sink_holes", "Tables of the sink with a hole that nothing has filled", labels=["sink"])
+    oldest = GaugeMetricFamily("ticdc_dump_hole_oldest_seconds", "Since the TSO of the sink's oldest hole; 0: it has none", labels=["sink"])
     for sink, known in status.sink_tables.items():
+        since_ms = min((physical_ms(hole.since_ts) for hole in known.holes.values()), default=None)
+        holes.add_metric([sink], len(known.holes))
+        oldest.add_metric([sink], 0.0 if since_ms is None else max(time() - since_ms / 1000, 0.0))
         lacking.add_metric([sink], len(status.incomplete(sink)))
         for table in status.carried if len(status.carried) <= SINK_TABLES_MAX else ():
             complete.add_metric([sink, *table], float(table in known.complete))
     yield lacking
     yield complete
+    yield holes
+    yield oldest
 
 
 def _verified(verified: VerifiedSinks) -> Iterator[Metric]:

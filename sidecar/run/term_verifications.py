@@ -32,7 +32,8 @@ from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump
 from sidecar.run.term_repairs import TermRepairs
 from sidecar.run.verification_texts import STATES, ended_line, entry_of, result_of
-from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
+from sidecar.run.verified_holes import write_words
+from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, SinkError, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log import verification as files
 from sidecar.shared.log.owned import OwnedLog
@@ -289,12 +290,22 @@ class TermVerifications:
     def _received(self, operation_id: OperationId, report: VerifyReport) -> None:
         """Of one that is over."""
         request = read_request(self._log, operation_id)
+        if request is not None:
+            self._fill_holes(request, report)
         ended = self._end(operation_id, STATES[report.state], result_of(report), sum(table.rows for table in report.tables), report)
         if ended is not None and request is not None:
             if request.slice is None:
                 self._to_count.append((request, report, True))
             if request.is_to_repair(report):
                 self._repairs.begin(ended, report, request.delete_at_most)
+
+    def _fill_holes(self, request: VerifyRequest, report: VerifyReport) -> None:
+        """Before its end is on record: what a death or an outage prevents is done again."""
+        try:
+            write_words(self._log, request, report, now_ms=self._wall_ms())
+        except SinkError as error:
+            values = {"verification": request.id, "reason": error.message, "hint": error.hint}
+            self._log_line(LogEvent("holes stay open", values, "warning"))
 
     def _progressed(self, operation_id: OperationId, state: VerifyState) -> None:
         with self._lock:

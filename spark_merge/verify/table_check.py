@@ -200,7 +200,7 @@ class TableCheck:
         self._form, self._shown, low_ts = reading.form, reading.schema, CommitTs(accepted.upto_ts or 0)
         moving = Moving(context.log, schema, after=accepted.seq, low_ts=low_ts)
         ranges = self._chosen(schema, rows, by_keys=by_keys)
-        self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
+        self._table_rows, self.report.rows_total, self.report.after_seq = rows, int(rows * self.sample), accepted.seq
         buckets = max(1, min(2 * min(rows, len(ranges) * PART_ROWS) // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(ranges) * (2 if by_keys else 1)
         self._saves = len(ranges) > context.runner.cores

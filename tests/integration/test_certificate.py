@@ -7,8 +7,10 @@ import ast
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -17,9 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sidecar.ports import NoSightings
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
-from sidecar.shared.model.nouns import Column, Seq
+from sidecar.shared.model.hole import Hole, HoleCause
+from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
 from spark_merge.delivery import loop as loops
 from tests.contract.test_sources import declared
 from tests.support.certified import SINK, CertifiedDump, checker
@@ -741,6 +745,51 @@ def test_without_pymysql_it_says_what_is_missing(check: Any, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "pymysql", None)
     with pytest.raises(check.Unusable, match="pip install pymysql"):
         check.connected("mysql://h/")
+
+
+class AtTimes(NoSightings):
+    """Every fifth segment has a hole of all tables, every seventh one of a table of no changefeed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._segments = count()
+
+    def take(self, _: CommitTs, __: Mapping[TableName, TableSchema]) -> tuple[tuple[Hole, ...], dict[str, str]]:
+        number = next(self._segments)
+        every = Hole(HoleCause.IMPORT, CommitTs(5), None, bool(number % 2), "IMPORT INTO")
+        of_none = replace(every, tables=(TableName("no", "table"),))
+        return (*([every] if number % 5 == 0 else []), *([of_none] if number % 7 == 0 else [])), self._seen
+
+
+def test_a_table_with_a_hole_is_not_accepted_as_complete_and_a_hole_that_the_certificate_lacks_is_rejected(
+    check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loops, "CERTIFY_EVERY_S", 0.01)
+    with CertifiedDump(tmp_path / "made", Run("watermark", 3, chunk_rows=50), follower_dies=2, sightings=AtTimes) as run:
+        run.play()
+    copy = Copy(run, tmp_path, check)
+    since = {(one["schema"], one["table"]): one["since_seq"] for one in copy.content["scope"]["tables"]}
+    of_log = set()
+    for path in sorted(copy.log.glob("0*.json")):
+        manifest = json.loads(path.read_bytes())
+        if manifest["seq"] <= copy.content["last_seq"]:
+            holes = [hole for hole in manifest.get("holes", ()) if hole["tables"] is None]
+            of_log |= {
+                (*name, manifest["seq"]) for name, seq in since.items() for hole in holes if hole["vanished"] or manifest["seq"] >= seq
+            }
+    certified = {(one["schema"], one["table"], one["seq"]) for one in copy.content["holes"]}
+    assert of_log <= certified, "besides, what is open in the sink since before the log's first segment of the dump"
+    assert any(seq < copy.content["first_seq"] for *_, seq in certified) or of_log == certified
+    assert len(of_log) > len(since)
+    assert check.main([str(copy.certificate), "--log", str(copy.log), "--output", str(copy.out)]) == 4
+    out = capsys.readouterr().out
+    assert out.endswith("\naccepted, but for tables with a hole\n")
+    assert out.count("\nhole: ") + out.startswith("hole: ") == len(copy.content["holes"])
+    assert check.main([str(copy.certificate), "--output", str(copy.out), "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["holes"] == copy.content["holes"]
+    gone = next(one for one in copy.content["holes"] if one["seq"] >= copy.content["first_seq"])
+    rejected = rewritten(copy, lambda content: content["holes"].remove(gone))
+    assert rejected[f"{gone['seq']:020d}.json"] == f"hole of {gone['schema']}.{gone['table']} in the certificate"
 
 
 def test_it_is_short_and_imports_nothing_of_ours() -> None:

@@ -354,4 +354,32 @@ CERTIFICATES = [
         "accepted < 0",
         "tests/unit/run/test_certifying.py::test_segments_that_are_removed_unread_stop_no_later_certificate[0]",
     ),
+    Mutation(
+        "a certificate takes a hole of amid the pass for one that the pass fills",
+        f"{SUMS}::DumpSums.holes",
+        "line.seq >= since[name]",
+        "line.seq > since[name]",
+        f"{OF_CERTIFICATE}::test_of_a_table_that_is_not_in_the_scope_any_more_the_last_pass_counts",
+    ),
+    Mutation(
+        "a certificate knows no hole of before its dump's first window",
+        f"{COLLECTED}::PassedWindows.begun",
+        "        dump.pending += [hole for hole in self._holes if hole.seq >= since]\n",
+        "",
+        f"{OF_FOLLOWER}::test_holes_of_before_the_pass_are_filled_by_it_and_later_ones_are_in_the_certificate",
+    ),
+    Mutation(
+        "a certificate knows no hole that is open in a sink",
+        "sidecar/run/followed_log.py::FollowedLog.open_holes",
+        "[tables.holes for tables in read_sink_tables(self._log, [sink.sink for sink in sinks]).values()]",
+        "[]",
+        f"{OF_FOLLOWER}::test_what_is_open_in_a_sink_and_no_dump_fills_is_in_the_certificate_whenever_it_was_noticed",
+    ),
+    Mutation(
+        "the checker accepts a certificate that lacks a hole of the log",
+        f"{CHECKER}::Log.check_holes",
+        'hole["vanished"] or seq >= since[table]',
+        "False",
+        f"{OF_CHECKER}::test_a_table_with_a_hole_is_not_accepted_as_complete_and_a_hole_that_the_certificate_lacks_is_rejected",
+    ),
 ]

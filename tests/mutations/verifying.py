@@ -20,6 +20,27 @@ OF_FILES = "tests/unit/sinks/test_file_reading.py"
 
 VERIFYING = [
     Mutation(
+        "a verification fills a hole that was noticed while it read",
+        "sidecar/run/verified_holes.py::words",
+        "hole.seq <= table.after_seq",
+        "hole.seq <= table.after_seq + 1",
+        "tests/unit/run/test_verified_holes.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
+    ),
+    Mutation(
+        "a verification that had a filter before it fills a hole",
+        "sidecar/run/verified_holes.py::_is_equal",
+        " and judged",
+        "",
+        "tests/unit/run/test_verified_holes.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
+    ),
+    Mutation(
+        "a comparison begins where the sink is at its end",
+        "spark_merge/verify/table_check.py::TableCheck._begun",
+        "int(rows * self.sample), accepted.seq",
+        "int(rows * self.sample), accepted.seq + 1",
+        "tests/unit/verify/test_table_check.py::test_a_report_says_where_the_sink_was_before_either_side_was_read",
+    ),
+    Mutation(
         "of an output's segments only the first ones are read",
         "spark_merge/sinks/files/reader.py::segments_of",
         "range(0, len(seqs), SEGMENTS_HELD_MAX)",

@@ -22,6 +22,7 @@ from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.control.status import SidecarStatus
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
+from sidecar.ports import NoSightings, Sightings
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
 from sidecar.replay.source import RecordedSource, WatermarkRow
@@ -76,7 +77,7 @@ class _Reports:
 
 
 class CertifiedDump:
-    """`follower_dies`: how often the follower of certificates begins again. `row_sums`: as the setting."""
+    """`follower_dies`: how often the follower of certificates begins again. `row_sums`: as the setting. `sightings`: of each owner."""
 
     def __init__(
         self,
@@ -88,7 +89,9 @@ class CertifiedDump:
         file_format: FileFormat = "jsonl",
         row_sums: bool = True,
         follower_dies: int = 0,
+        sightings: Callable[[], Sightings] = NoSightings,
     ) -> None:
+        self.sightings = sightings
         self.run, self.row_sums, self.follower_dies = run, row_sums, follower_dies
         self.made: Stage = stage(recording, feed)
         self.log, self.out = folder / "log", folder / "out"
@@ -207,5 +210,6 @@ class CertifiedDump:
             requests=script,
             clock=MemoryClock(every_s=0.1),
             spill=MemorySpill(),
+            sightings=self.sightings(),
         )
         return attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=PipelineLimits())

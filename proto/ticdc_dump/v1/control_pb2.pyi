@@ -832,14 +832,22 @@ class SinkStatus(_message.Message):
     def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ..., began_tso: _Optional[int] = ..., tables_known: _Optional[bool] = ..., tables: _Optional[_Iterable[_Union[SinkTableStatus, _Mapping]]] = ..., overloaded: _Optional[bool] = ..., median_s: _Optional[float] = ...) -> None: ...
 
 class SinkTableStatus(_message.Message):
-    __slots__ = ("schema", "table", "complete_since_tso")
+    __slots__ = ("schema", "table", "complete_since_tso", "incomplete_since_tso", "cause", "text", "vanished")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_SINCE_TSO_FIELD_NUMBER: _ClassVar[int]
+    INCOMPLETE_SINCE_TSO_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    VANISHED_FIELD_NUMBER: _ClassVar[int]
     schema: str
     table: str
     complete_since_tso: int
-    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., complete_since_tso: _Optional[int] = ...) -> None: ...
+    incomplete_since_tso: int
+    cause: str
+    text: str
+    vanished: bool
+    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., complete_since_tso: _Optional[int] = ..., incomplete_since_tso: _Optional[int] = ..., cause: _Optional[str] = ..., text: _Optional[str] = ..., vanished: _Optional[bool] = ...) -> None: ...
 
 class SubscriberStatus(_message.Message):
     __slots__ = ("name", "next_seq", "segments", "heard_s", "connected")

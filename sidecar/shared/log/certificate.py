@@ -1,6 +1,6 @@
 """The certificate of a finished dump, `certificates/{dump_id}.json`: what the dump has put into the log, by hashes.
 
-    {"version": 1, "dump_id": …, …,     the head: whose dump of what, and what each sink has accepted
+    {"version": 1, "dump_id": …, …,     the head: whose dump of what, what each sink has accepted, and `holes` that the dump does not fill
     "tables": [
     {"is": "schema", …},                a table's columns and handle key, as of segment `seq`; again where they have changed
     …],
@@ -30,6 +30,7 @@ from sidecar.shared.log.dump_files import CERTIFICATES
 from sidecar.shared.log.hashed import HashedFile
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.hole import Hole
 from sidecar.shared.model.nouns import OperationId, Seq, TableName, TableSchema, operation_id
 
 FORMAT_VERSION = 1
@@ -115,6 +116,21 @@ class SegmentLine(msgspec.Struct, frozen=True, tag_field="is", tag="segment"):
     seq: int
     sha256: str
     previous: str
+
+
+class HoleLine(msgspec.Struct, frozen=True, tag_field="is", tag="hole"):
+    """A hole that was noticed in segment `seq`, as of Hole. `tables`: by schema and name; None: each that is there."""
+
+    seq: int
+    cause: str
+    since_ts: str
+    tables: tuple[tuple[str, str], ...] | None
+    vanished: bool
+    text: str
+
+    @classmethod
+    def of(cls, seq: Seq, hole: Hole) -> HoleLine:
+        return cls(seq, hole.cause.value, str(hole.since_ts), hole.tables, hole.vanished, hole.text)
 
 
 class CertificateHead(NamedTuple):

@@ -20,7 +20,7 @@ import msgspec
 
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
-from sidecar.shared.log.certificate import ChunkLine, SchemaLine, SegmentLine
+from sidecar.shared.log.certificate import ChunkLine, HoleLine, SchemaLine, SegmentLine
 from sidecar.shared.log.dump_files import CERTIFICATES
 from sidecar.shared.log.owned import NO_EPOCH
 from sidecar.shared.log.storage import Folder
@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 
 
 class ScopeTable(msgspec.Struct, frozen=True):
-    """As of TableProgress. `keys`: how many handle keys are requested; 0: all."""
+    """As of TableProgress. `keys`: how many handle keys are requested; 0: all. `since_seq`: 0 by 0.4 and before."""
 
     schema: str
     table: str
@@ -47,6 +47,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
     keys: int
     whole: bool
     complete_at: str | None
+    since_seq: int = 0
 
 
 class ScopeLine(msgspec.Struct, frozen=True, tag_field="is", tag="scope"):
@@ -59,7 +60,11 @@ class ScopeLine(msgspec.Struct, frozen=True, tag_field="is", tag="scope"):
     @classmethod
     def of(cls, seq: Seq, progress: Progress) -> ScopeLine:
         tables = (
-            ScopeTable(*one.table, one.where, one.key_count, one.whole, None if one.complete_at is None else str(one.complete_at))
+            ScopeTable(
+                *(*one.table, one.where, one.key_count, one.whole),
+                complete_at=None if one.complete_at is None else str(one.complete_at),
+                since_seq=one.since_seq,
+            )
             for one in progress.tables
         )
         return cls(seq, tuple(tables), progress.sinks)
@@ -108,9 +113,9 @@ class SampleLine(msgspec.Struct, frozen=True, tag_field="is", tag="sample"):
     sinks: tuple[SinkSample, ...] = ()
 
 
-Line: TypeAlias = SegmentLine | SchemaLine | ChunkLine | ScopeLine | BatchLine | SampleLine
+Line: TypeAlias = SegmentLine | SchemaLine | ChunkLine | ScopeLine | BatchLine | SampleLine | HoleLine
 OfSegment = (SegmentLine, SchemaLine, ChunkLine, ScopeLine)
-"""Lines that a segment brings."""
+"""Lines that a segment brings. A hole can be of a segment before the first one."""
 
 _line_of = msgspec.json.Decoder(Line).decode
 

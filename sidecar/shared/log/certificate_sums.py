@@ -1,4 +1,6 @@
-"""What the lines of a dump come to: its tables with their rows, and the rows that its sinks dropped.
+"""What the lines of a dump come to: its tables with their rows, the holes that it does not fill, and the rows that its sinks dropped.
+
+A dump fills the holes of a table that were noticed before the segment in which its last pass over it began, unless rows vanished.
 
 Dropped rows of a table are known where each segment that has chunks of it is in exactly one batch of one sink, and each of these batches
 says so. Sinks drop the same rows: where two of them say different numbers, none is known. Never a number that may be wrong (P6).
@@ -8,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.shared.log.certificate import ChunkLine, SchemaLine, SegmentLine
+from sidecar.shared.log.certificate import ChunkLine, HoleLine, SchemaLine, SegmentLine
 from sidecar.shared.log.certificate_parts import BatchLine, Line, ScopeLine
+from sidecar.shared.model.hole import OpenHole
 from sidecar.shared.model.nouns import Seq, TableName
 
 
@@ -22,6 +25,8 @@ class _TableSum:
     chunks: int = 0
     rows: int = 0
     bytes: int = 0
+    since_seq: int = 0
+    """Of the last pass."""
     segments: list[int] = field(default_factory=list)
     """Rising, each once."""
 
@@ -36,6 +41,7 @@ class DumpSums:
         self.first = self.last = Seq(-1)
         self.with_rows_sum = 0
         self._tables: dict[TableName, _TableSum] = {}
+        self._holes: list[HoleLine] = []
         self._batches: dict[str, dict[int, BatchLine]] = defaultdict(dict)
         for line in lines:
             self._add(line)
@@ -50,6 +56,8 @@ class DumpSums:
                 self.schemas.append(line)
             case ScopeLine():
                 self.scope = line
+            case HoleLine():
+                self._holes.append(line)
             case BatchLine():
                 self._batches[line.sink].setdefault(line.last, line)
 
@@ -58,12 +66,17 @@ class DumpSums:
         table.chunks, table.rows, table.bytes = table.chunks + 1, table.rows + line.rows, table.bytes + line.bytes
         if table.segments[-1:] != [line.seq]:
             table.segments.append(line.seq)
+        table.since_seq = max(table.since_seq, line.since_seq)
         self.with_rows_sum += bool(line.rows_sum)
         self.last = Seq(line.seq)
 
     @property
     def chunks(self) -> int:
         return sum(table.chunks for table in self._tables.values())
+
+    def counts(self) -> dict[str, int]:
+        """Of the head of a certificate."""
+        return {"first_seq": self.first, "last_seq": self.last, "chunk_count": self.chunks, "rows_sum_count": self.with_rows_sum}
 
     def rows(self) -> list[dict[str, Any]]:
         """By table: chunks, rows, bytes, and dropped rows or None."""
@@ -73,9 +86,25 @@ class DumpSums:
             for name, one in sorted(self._tables.items())
         ]
 
+    def holes(self, in_sinks: Iterable[Mapping[TableName, OpenHole]]) -> list[dict[str, Any]]:
+        """Those that the dump does not fill, by table: noticed up to its last segment, or open in a sink by now (`in_sinks`)."""
+        since = {name: one.since_seq for name, one in self._tables.items()}
+        since |= {} if self.scope is None else {TableName(one.schema, one.table): one.since_seq for one in self.scope.tables}
+        lines = [line for line in self._holes if line.seq <= self.last]
+        each = [(TableName(*name), line) for line in lines for name in (since if line.tables is None else line.tables)]
+        each += [(name, _line_of(name, hole)) for holes in in_sinks for name, hole in holes.items()]
+        left = [(name, line) for name, line in each if name in since and (line.vanished or line.seq >= since[name])]
+        fields = ("schema", "table", "seq", "cause", "since_ts", "vanished", "text")
+        rows = {(*name, line.seq, line.cause, line.since_ts, line.vanished, line.text) for name, line in left}
+        return [dict(zip(fields, row, strict=True)) for row in sorted(rows)]
+
     def _dropped(self, table: TableName, segments: list[int]) -> int | None:
         results = {_dropped_by(list(batches.values()), table, segments) for batches in self._batches.values()} - {None}
         return results.pop() if len(results) == 1 else None
+
+
+def _line_of(table: TableName, hole: OpenHole) -> HoleLine:
+    return HoleLine(hole.seq, hole.cause.value, str(hole.since_ts), (table,), hole.vanished, hole.text)
 
 
 def _dropped_by(batches: list[BatchLine], table: TableName, segments: list[int]) -> int | None:

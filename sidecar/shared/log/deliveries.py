@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Event
 from time import monotonic
 
 from sidecar.shared.errors import LogBroken, LogUnreachable, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, RUNNING, SPARK_STARTING, DeliveryReport, report_from_json
+from sidecar.shared.log.filled import FilledWord, read_words
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.sink_tables import read_sink_tables
@@ -32,6 +34,8 @@ class LogDeliveries:
         self.report: DeliveryReport | None = None
         self.tables: dict[str, SinkTables] = {}
         """Of each sink that has been reported, by its name, as its file says."""
+        self.words: Sequence[FilledWord] = ()
+        """Which say who filled a hole: read when a table has none any more, before `tables` says so."""
         self._tables_at: dict[str, tuple[int, int]] = {}
         self.trouble = ""
         self._reported: ReportTimes | None = None
@@ -87,7 +91,11 @@ class LogDeliveries:
         written = {sink.sink: (report.pid, sink.tables_seq) for sink in report.sinks if sink.tables_seq is not None}
         unread = [name for name, at in written.items() if at != self._tables_at.get(name)]
         if unread:
-            self.tables = self.tables | read_sink_tables(self._folder, unread)
+            tables = read_sink_tables(self._folder, unread)
+            if any(self.tables[name].holes.keys() - one.holes.keys() for name, one in tables.items() if name in self.tables):
+                with suppress(LogBroken):  # a word that cannot be read stops the sink with the next hole, and its error names it
+                    self.words = read_words(self._folder)
+            self.tables = self.tables | tables
             self._tables_at |= {name: written[name] for name in unread}
 
     def _check_is_of_this_log(self, report: DeliveryReport) -> None:

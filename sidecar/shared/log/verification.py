@@ -223,7 +223,9 @@ class TableReport(msgspec.Struct, omit_defaults=True):
     to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
     `expected`: rows that differ in a kind that `unjudged` names, so that they are no differences.
     `why`: of a table that was skipped, failed or was compared in part only. `waiting_for`: of one that runs; empty:
-    nothing. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty: without this bound."""
+    nothing. `after_seq`: the sink's position when the comparison began, so both sides were read once the log had this segment; None: not
+    known, as by 0.4 and before. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty: without this
+    bound."""
 
     sink: str
     schema: str
@@ -255,6 +257,7 @@ class TableReport(msgspec.Struct, omit_defaults=True):
     look: int = 0
     look_ms: int = 0
     pending: int = 0
+    after_seq: int | None = None
 
     @property
     def name(self) -> TableName:

@@ -212,6 +212,21 @@ def test_sinks_that_have_the_same_tables_are_one_line_and_no_warning() -> None:
     assert "\x1b[33m" not in line
 
 
+def test_a_table_with_a_hole_is_shown_where_errors_are_and_counted_in_a_line() -> None:
+    tables = [
+        pb.SinkTableStatus(schema="shop", table="a", incomplete_since_tso=TSO, cause="import", text="IMPORT INTO [red]a[/red]"),
+        pb.SinkTableStatus(schema="shop", table="b", complete_since_tso=TSO),
+    ]
+    holed = status(sinks=[pb.SinkStatus(sink=name, tables_known=True, tables=tables) for name in ("lake", "copy")])
+    text = picture(holed)
+    assert re.search(r"incomplete +shop\.a in sinks lake, copy since 2026-10-25T.*Z \(TSO 470000000000000000\): import: IMPORT INTO", text)
+    assert "[red]a[/red]" in text
+    assert "dumpstart --holes fills it" in " ".join(text.split())
+    assert "1 table incomplete" in plain_line(holed)
+    whole = status(sinks=[pb.SinkStatus(sink="lake", tables_known=True, tables=tables[1:])])
+    assert "incomplete" not in picture(whole) + plain_line(whole)
+
+
 def test_the_picture_says_how_far_each_subscriber_is() -> None:
     dump_status = pb.DumpStatus(
         subscribers=[

@@ -16,11 +16,13 @@ import pytest
 from msgspec import structs
 
 from sidecar.control.client import Access, ControlClient
+from sidecar.control.status import SidecarStatus
 from sidecar.control.wire import status_json
 from sidecar.shared.config import ConsoleSection, KafkaSection, LogSection
 from sidecar.shared.log import storage
 from sidecar.shared.log.dump_files import REPORTS
-from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.model.hole import HoleCause, OpenHole
+from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.model.progress import DumpState, Progress
 from tests.support.console import CONFIG, HERE, Browser, ServedConsole, Shown, browser_of, console_of
 from tests.support.console_shop import DONE, DUMP, SINKS, VERIFIED, Shop
@@ -94,6 +96,30 @@ def test_a_dump_for_a_ddl_says_so_and_what_a_stop_of_it_leaves(tmp_path: Path) -
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+class WithHoles(Shop):
+    """Each sink has a hole in the first tables."""
+
+    def status(self, status: SidecarStatus) -> SidecarStatus:
+        status = Shop.status(self, status)
+        hole = OpenHole(HoleCause.IMPORT, self.ago(7200), Seq(4), vanished=True, text=self.mark("IMPORT INTO orders"))
+        names = self.names[:4]
+        known = {
+            name: replace(tables, holes=dict.fromkeys(names, hole), complete={}) for name, tables in status.sink_tables.items()
+        }  # fmt: skip
+        return replace(status, sink_tables=known)
+
+
+def test_tables_with_a_hole_are_named_below_the_sinks(tmp_path: Path) -> None:
+    with opened(WithHoles(lambda text: f"{text}<i>"), tmp_path) as browser:
+        page = browser.get("/")
+    [line] = re.findall(r'<li class="warn">(.*?)</li>', page.text)
+    assert "and 1 more tables in sinks" in line
+    assert "import: IMPORT INTO orders&lt;i&gt;; rows may be gone in TiDB" in line
+    assert "Incomplete tables" in page.words
+    with opened(Shop(), tmp_path / "another") as browser:
+        assert "Incomplete tables" not in browser.get("/").words
 
 
 def test_the_history_names_who_requested_each_and_links_to_what_there_is(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from sidecar.control.wire import (
 )
 from sidecar.history.entry import HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.pace.controller import SinkState
+from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.messages import Asker, Brackets, Pace
 from sidecar.shared.model.nouns import CommitTs, Lane, OperationId, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, Span, TableProgress
@@ -31,8 +32,9 @@ from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2 as pb
 
-ORDERS = TableName("shop", "orders")
+ORDERS, PARTS = TableName("shop", "orders"), TableName("shop", "parts")
 TS = CommitTs(470_000_000_000_000_000)
+HOLE = OpenHole(HoleCause.IMPORT, CommitTs(TS - 2), Seq(4), vanished=True, text="IMPORT INTO")
 FOR_METRICS_ONLY = {"spilled_rows", "dropped_rows", "source_away_s", "rewrites"}
 OF_A_VERIFICATION = {"verification_waits_for"}
 """The service has it in the status of the verification (verification_messages.py)."""
@@ -101,10 +103,12 @@ STATUS = SidecarStatus(
         ),
     ),
     source_away_s=84.0,
-    carried=(ORDERS, TableName("shop", "parts")),
+    carried=(ORDERS, PARTS, TableName("shop", "stock")),
     services=(ServiceStatus("verifications", "access denied", failures=2, again_s=1.5),),
     sink_tables={
-        "file:///out": SinkTables("file:///out", "file:///out", Seq(3), CommitTs(TS - 3), Seq(5), CommitTs(TS), {ORDERS: CommitTs(TS - 1)})
+        "file:///out": SinkTables(
+            "file:///out", "file:///out", Seq(3), CommitTs(TS - 3), Seq(5), CommitTs(TS), {ORDERS: CommitTs(TS - 1)}, holes={PARTS: HOLE}
+        )
     },
 )
 
@@ -122,7 +126,10 @@ def test_every_value_of_a_status_is_on_the_wire_or_for_metrics_only() -> None:
 def test_every_field_of_the_wire_is_filled() -> None:
     wire = dump_status(STATUS)
     sink = wire.sinks[0]
-    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, sink, sink.tables[0], wire.services[0]):
+    whole, holed, lacking = sink.tables
+    assert lacking == pb.SinkTableStatus(schema="shop", table="stock")
+    whole.MergeFrom(holed)
+    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, sink, whole, wire.services[0]):
         empty = {field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)}
         assert empty <= {"subscribers", "timeline"}, f"{type(message).__name__}: of these alone the service tells by itself"
 
@@ -137,7 +144,13 @@ def test_the_dump_that_is_reported_is_that_of_the_process_that_owns_the_changefe
 
 def test_each_sink_says_of_each_table_from_where_on_it_is_complete() -> None:
     (sink,) = dump_status(STATUS).sinks
-    assert [(one.schema, one.table, one.complete_since_tso) for one in sink.tables] == [("shop", "orders", TS - 1), ("shop", "parts", 0)]
+    assert list(sink.tables) == [
+        pb.SinkTableStatus(schema="shop", table="orders", complete_since_tso=TS - 1),
+        pb.SinkTableStatus(schema="shop", table="parts", incomplete_since_tso=TS - 2, cause="import", text="IMPORT INTO", vanished=True),
+        pb.SinkTableStatus(schema="shop", table="stock"),
+    ]
+    shown = status_json(dump_status(STATUS))["sinks"][0]["tables"]
+    assert [one["incomplete_since_tso"] for one in shown] == ["0", str(TS - 2), "0"]
     (new,) = dump_status(replace(STATUS, sink_tables={})).sinks
     assert (new.tables_known, list(new.tables)) == (False, [])
 

@@ -6,23 +6,38 @@ import hashlib
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import dump_files, storage
 from sidecar.shared.log.certificate import (
     CertificateHead,
     ChunkLine,
+    HoleLine,
     SchemaLine,
     SegmentLine,
     read_head,
     write_certificate,
 )
-from sidecar.shared.log.certificate_parts import BatchLine, DroppedLine, Line, collected, read_parts, remove_parts, write_part
+from sidecar.shared.log.certificate_parts import (
+    BatchLine,
+    DroppedLine,
+    Line,
+    ScopeLine,
+    ScopeTable,
+    collected,
+    read_parts,
+    remove_parts,
+    write_part,
+)
 from sidecar.shared.log.certificate_sums import DumpSums
 from sidecar.shared.log.dump_files import CERTIFICATES
 from sidecar.shared.log.storage import Folder, open_folder
-from sidecar.shared.model.nouns import OperationId, Seq
+from sidecar.shared.model.hole import HoleCause, OpenHole
+from sidecar.shared.model.nouns import CommitTs, OperationId, Seq, TableName
 
 DUMP = OperationId("a" * 16)
 HEAD = {"dump_id": DUMP, "first_seq": 3, "last_seq": 5, "scope": {"tables": [], "sinks": ["copy"]}, "note": "\u00fc\n"}
@@ -157,3 +172,41 @@ def test_whichever_byte_of_a_part_is_damaged_it_is_no_part(tmp_path: Path) -> No
         storage.write_atomically(log, name, data[:at] + b"\xff" + data[at + 1 :])
         with pytest.raises(LogBroken, match="is no part of a certificate"):
             list(read_parts(log, 1, dump_id))
+
+
+TABLES = [TableName("shop", name) for name in "abc"]
+IN_MANIFESTS = st.lists(st.tuples(st.integers(0, 9), st.none() | st.sets(st.sampled_from(TABLES), min_size=1), st.booleans()), max_size=5)
+IN_SINKS = st.lists(st.dictionaries(st.sampled_from(TABLES), st.tuples(st.integers(0, 9), st.booleans())), max_size=2)
+
+
+@given(IN_MANIFESTS, IN_SINKS, st.dictionaries(st.sampled_from(TABLES[:2]), st.integers(0, 9), min_size=1))
+def test_the_holes_of_a_certificate_are_those_that_the_dump_does_not_fill(
+    noticed: list[tuple[int, set[TableName] | None, bool]],
+    in_sinks: list[dict[TableName, tuple[int, bool]]],
+    since: dict[TableName, int],
+) -> None:
+    """Against each hole of each table alone."""
+    last = 7
+    scope = ScopeLine(last, tuple(ScopeTable(*name, None, 0, True, "1", seq) for name, seq in since.items()), ())
+    lines: list[Line] = [
+        *(HoleLine(seq, "import", "5", None if names is None else tuple(sorted(names)), vanished, "") for seq, names, vanished in noticed),
+        *(chunk(seq, name.table) for name in since for seq in (3, last)),
+        scope,
+    ]
+    there = [
+        {name: OpenHole(HoleCause.IMPORT, CommitTs(5), Seq(seq), vanished, "") for name, (seq, vanished) in each.items()}
+        for each in in_sinks
+    ]
+    each = {(name, seq, vanished) for seq, names, vanished in noticed for name in names or TABLES if seq <= last}
+    each |= {(name, seq, vanished) for one in in_sinks for name, (seq, vanished) in one.items()}
+    result = [(TableName(one["schema"], one["table"]), one["seq"], one["vanished"]) for one in DumpSums(lines).holes(there)]
+    assert result == sorted((name, seq, vanished) for name, seq, vanished in each if name in since and (vanished or seq >= since[name]))
+
+
+def test_of_a_table_that_is_not_in_the_scope_any_more_the_last_pass_counts() -> None:
+    """It was renamed. A part of a version before has no segment of the pass: no hole counts as filled."""
+    passes = [msgspec.structs.replace(chunk(seq), since_seq=since) for seq, since in ((3, 1), (9, 6))]
+    noticed = [HoleLine(seq, "import", "5", (("shop", "orders"),), False, "") for seq in (0, 5, 6)]
+    assert [one["seq"] for one in DumpSums([*passes, *noticed]).holes([])] == [6]
+    old = ScopeLine(9, (ScopeTable("shop", "orders", None, 0, True, "1"),), ())
+    assert [one["seq"] for one in DumpSums([*passes, *noticed, old]).holes([])] == [0, 5, 6]

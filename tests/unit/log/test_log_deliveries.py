@@ -12,11 +12,14 @@ from sidecar.shared.log import deliveries as log_deliveries
 from sidecar.shared.log import storage
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.shared.log.filled import FilledWord, write_word
 from sidecar.shared.log.identity import OWN_ID_NAME
 from sidecar.shared.log.layout import manifest_name
+from sidecar.shared.log.sink_tables import write_sink_tables
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, SinkDelivery
+from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, SinkDelivery, SinkTables
 from tests.support.eventually import eventually
 from tests.support.former import PREVIOUS
 
@@ -158,6 +161,32 @@ def test_what_names_another_log_or_what_is_not_in_this_one_is_trouble_and_no_eve
     storage.write_atomically(folder, DELIVERED_NAME, REPORT.to_json())
     deliveries._read()
     assert (deliveries.accepted(), deliveries.trouble) == (7, "")
+
+
+def test_who_filled_a_hole_is_read_before_the_table_has_none(folder: Folder) -> None:
+    a = TableName("s", "a")
+    hole = OpenHole(HoleCause.IMPORT, CommitTs(5), Seq(3), vanished=False, text="")
+    holed = SinkTables("lake", "", Seq(0), None, Seq(6), None, holes={a: hole})
+    word = FilledWord("lake", a, Seq(3), "alice@db1", "by hand", 1)
+    deliveries = LogDeliveries(folder)
+
+    def report(tables: SinkTables) -> None:
+        write_sink_tables(folder, tables, log_id=REPORT.log)
+        sink = SinkDelivery("lake", Seq(7), tables_seq=tables.seq)
+        storage.write_atomically(folder, DELIVERED_NAME, replace(REPORT, sinks=(sink,)).to_json())
+        deliveries._read()
+        assert deliveries.trouble == ""
+
+    report(holed)
+    assert (deliveries.tables["lake"], deliveries.words) == (holed, ())
+    write_word(folder, word)
+    report(replace(holed, seq=Seq(7), holes={}))
+    assert deliveries.words == [word]
+    storage.create_exclusively(folder, "filled/x.json", b"{")
+    report(replace(holed, seq=Seq(8)))
+    report(replace(holed, seq=Seq(9), holes={}))
+    assert deliveries.words == [word], "one that is broken keeps no report back"
+    assert deliveries.tables["lake"].holes == {}
 
 
 def test_a_worker_of_before_names_no_log_and_is_believed(folder: Folder) -> None:

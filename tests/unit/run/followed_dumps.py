@@ -22,6 +22,7 @@ from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
+from sidecar.shared.model.hole import Hole
 from sidecar.shared.model.messages import Asker, Brackets
 from sidecar.shared.model.nouns import Column, CommitTs, OperationId, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
@@ -69,6 +70,7 @@ class World:
         self.now_s, self.next, self.chunks, self.epoch = 0.0, 0, 0, 0
         self.jumped_ts = 0
         self.counts: dict[str, dict[TableName, int]] = {}
+        self.since: dict[TableName, int] = {}
         self.check_held: Callable[[], object] = lambda: None
         self.made = self.follower()
 
@@ -85,13 +87,18 @@ class World:
         )
         return self.made
 
-    def window(self, *tables: TableName, first: int | None = None, dump: str = DUMP, sinks: tuple[str, ...] = ()) -> ClosedWindow:
+    def window(
+        self, *tables: TableName, first: int | None = None, dump: str = DUMP, sinks: tuple[str, ...] = (), since: int = 0
+    ) -> ClosedWindow:
+        """`since`: where the pass over the tables began."""
+        self.since |= dict.fromkeys(tables or (T,), since)
         files = []
         for table in tables or (T,):
             self.chunks += 1
             path = chunk_name(dump, epoch=1, number=self.chunks)
             storage.write_atomically(self.log, path, b"rows")
-            files.append(ChunkFile(table, path, 10, 100, None, (str(self.chunks),), sha256="of it", rows_sum=""))
+            cursor = (str(self.chunks),)
+            files.append(ChunkFile(table, path, 10, 100, None, cursor, since_seq=Seq(since), sha256="of it", rows_sum=""))
         at = self.next if first is None else first
         return ClosedWindow(dump, CommitTs(at * 10 + 1), CommitTs(self.next * 10 + 5), Seq(at), tuple(files), sinks)
 
@@ -99,7 +106,7 @@ class World:
         """Of the log's time."""
         self.jumped_ts += CommitTs(milliseconds << 18)
 
-    def segment(self, *windows: ClosedWindow, known: str | Sequence[str] | None = DUMP) -> Manifest:
+    def segment(self, *windows: ClosedWindow, known: str | Sequence[str] | None = DUMP, holes: tuple[Hole, ...] = ()) -> Manifest:
         """`known`: the dumps whose progress the segment has."""
         for window in windows:
             counts = self.counts.setdefault(window.dump_id, {})
@@ -121,13 +128,15 @@ class World:
             progress=dumps[0] if dumps else None,
             more_dumps=tuple(dumps[1:]),
             id=f"{self.next:016x}",
+            holes=holes,
         )
         self.owner.commit(made)
         self.next += 1
         return made
 
     def _progress(self, dump: str) -> dict[str, Any]:
-        tables = tuple(TableProgress(table, chunks=number) for table, number in self.counts.get(dump, {T: 0}).items())
+        counts = self.counts.get(dump, {T: 0})
+        tables = tuple(TableProgress(table, chunks=number, since_seq=Seq(self.since.get(table, 0))) for table, number in counts.items())
         return Progress(dump, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(self.next), tables).to_json()
 
     def records(self, state: DumpState, dump: str = DUMP, chunks: int = 0) -> None:

@@ -22,12 +22,15 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.certificate import SegmentLine
 from sidecar.shared.log.certificate_parts import collected, read_parts, remove_parts
 from sidecar.shared.log.dump_files import CERTIFICATES
+from sidecar.shared.log.identity import claim_log, own_id
 from sidecar.shared.log.layout import chunk_name, manifest_name, read_manifest
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.model.nouns import OperationId, Seq, TableName
+from sidecar.shared.log.sink_tables import write_sink_tables
+from sidecar.shared.model.hole import Hole, HoleCause, OpenHole
+from sidecar.shared.model.nouns import CommitTs, OperationId, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress
-from sidecar.shared.model.sink_delivery import BatchDone
+from sidecar.shared.model.sink_delivery import BatchDone, SinkTables
 from tests.unit.run.followed_dumps import DUMP, OTHER, T, U, World, batch
 
 
@@ -558,3 +561,76 @@ def test_a_dump_whose_parts_an_earlier_owner_has_removed_has_no_certificate(worl
     world.step(ACCEPT_WAIT_S)
     assert not CERTIFICATES.ids(world.log)
     assert world.reported("no certificate") == ["1 of its 2 chunks were collected"]
+
+
+# ---- holes ----------------------------------------------------------------------------------------------------------------
+
+
+def hole(*tables: TableName, vanished: bool = False, at: int = 5) -> Hole:
+    """Of no table: of each that is there."""
+    return Hole(HoleCause.IMPORT, CommitTs(at), tables or None, vanished, "IMPORT INTO")
+
+
+def certified_holes(world: World) -> list[tuple[str, int, bool]]:
+    return [(one["table"], one["seq"], one["vanished"]) for one in world.finish()["holes"]]
+
+
+def test_holes_of_before_the_pass_are_filled_by_it_and_later_ones_are_in_the_certificate(world: World) -> None:
+    """A window closes two segments after the pass has begun: what was noticed between is none of what the dump has read for certain."""
+    world.segment(holes=(hole(T),))
+    world.segment(holes=(hole(T, U, vanished=True),))
+    world.segment(holes=(hole(U),))
+    world.segment(holes=(hole(),))
+    world.segment(world.window(T, first=3, since=3))
+    world.segment(holes=(hole(T), hole(TableName("shop", "other"))))
+    world.segment(world.window(T, since=3))
+    world.segment(holes=(hole(T),))
+    world.step(SAVE_S)
+    result = world.finish()
+    assert result["holes"] == [
+        {"schema": "shop", "table": "orders", "seq": seq, "cause": "import", "since_ts": "5", "vanished": False, "text": "IMPORT INTO"}
+        for seq in (3, 5)
+    ]
+    assert CERTIFICATES.ids(world.log) == [DUMP]
+
+
+def test_a_next_owner_knows_the_holes_that_were_noticed_before_it(world: World) -> None:
+    world.segment()
+    world.segment(holes=(hole(),))
+    world.segment(world.window(T, U, first=1, since=1), holes=(hole(U, vanished=True),))
+    world.step(SAVE_S)
+    world.follower()
+    world.segment(world.window(T, since=1))
+    assert certified_holes(world) == [("items", 1, False), ("items", 2, True), ("orders", 1, False)]
+
+
+def test_what_is_open_in_a_sink_and_no_dump_fills_is_in_the_certificate_whenever_it_was_noticed(world: World) -> None:
+    """Rows that vanished before the dump, of segments that are not there any more."""
+    claim_log(world.log, "cf/1")
+    first, second = Seq(2), Seq(6)
+    of_t, of_u = (
+        OpenHole(HoleCause.FLASHBACK, CommitTs(7), seq, vanished=vanished, text="") for seq, vanished in ((first, True), (second, False))
+    )
+    there = {T: of_t, U: of_u, TableName("shop", "other"): of_t}
+    for sink in ("copy", "other"):
+        write_sink_tables(world.log, SinkTables(sink, "", Seq(0), None, Seq(9), None, holes=there), log_id=own_id(world.log))
+    for _ in range(8):
+        world.segment()
+    world.segment(world.window(T, U, since=7))
+    for sink in ("copy", "other"):
+        world.reports.say(8, sink=sink)
+    assert certified_holes(world) == [("orders", 2, True)], "the dump fills that of the other table: the sink has not accepted it yet"
+
+
+def test_a_sinks_file_that_cannot_be_read_costs_the_dump_its_certificate(world: World) -> None:
+    claim_log(world.log, "cf/1")
+    storage.write_atomically(world.log, "sinks/copy.json", b"{")
+    world.segment(world.window())
+    world.reports.say(0)
+    world.step()
+    world.records(DumpState.FINISHED)
+    world.step()
+    world.step(0)
+    assert not CERTIFICATES.ids(world.log)
+    [why] = world.reported("no certificate")
+    assert "sinks/copy.json" in why

@@ -21,6 +21,8 @@ from sidecar.run.merge_process import Death
 from sidecar.shared.config import Config, DumpSection
 from sidecar.shared.errors import FeedLost, LogBroken, OwnershipLost, with_hint
 from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.log.filled import FilledWord
+from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.messages import Brackets, Pace
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
@@ -221,6 +223,22 @@ def test_a_sink_that_lacks_rows_is_reported_once_with_the_dump_that_brings_them(
     assert (line.values["sink"], line.values["not_complete"]) == ("whole", "shop.b"), "N9: under that name there is another output"
     assert reported(other) == []
     assert reported(known) == []
+
+
+def test_of_a_table_with_a_hole_the_hole_is_reported_and_not_that_the_sink_lacks_rows() -> None:
+    term = Checking(report=report(5))
+    a, b = TableName("shop", "a"), TableName("shop", "b")
+    hole = OpenHole(HoleCause.IMPORT, CommitTs(AT), Seq(7), vanished=False, text="IMPORT INTO")
+    lake = SinkTables("lake", "lake", Seq(3), CommitTs(5), Seq(9), CommitTs(9), {b: CommitTs(7)}, holes={a: hole})
+    sink = SinkState("lake", 0.1, 0.5, 0.1, 0, holds=False)
+    line = term.one(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": lake}))
+    assert (line.event, line.values["tables"], line.values["cause"]) == ("hole noticed", "shop.a", "import")
+    said = (FilledWord("lake", a, Seq(7), "alice@db1", "by hand", 1),)
+    lines = term(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": replace(lake, holes={})}, filled_words=said))
+    assert [(line.event, line.values.get("by", line.values.get("not_complete"))) for line in lines] == [
+        ("hole filled", "alice@db1"),
+        ("sink lacks rows", "shop.a"),
+    ], "it was not complete before either"
 
 
 def test_a_sink_that_is_stuck_is_reported_with_the_way_out_and_when_it_continues() -> None:

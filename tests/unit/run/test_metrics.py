@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -23,8 +24,9 @@ from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
 from sidecar.run.gc_hold import GcHoldState
 from sidecar.run.metrics import CONNECTIONS_MAX, SINK_TABLES_MAX, TABLES_MAX, MetricsServer, MetricsTally
 from sidecar.shared.errors import ConfigError
+from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.messages import Brackets
-from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
+from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName, ts_at
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.sink_delivery import SinkTables
 from sidecar.shared.ticdc.changefeed import ChangefeedName
@@ -126,6 +128,29 @@ def test_each_sink_says_which_tables_it_has_whole_and_of_many_only_how_many_it_h
     samples = stage.samples()
     assert samples[("ticdc_dump_sink_incomplete_tables", "lake")] == SINK_TABLES_MAX + 1
     assert not any(name == "ticdc_dump_sink_complete" for name, *_ in samples)
+
+
+def test_a_sink_says_how_many_tables_have_a_hole_and_how_old_the_oldest_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.run.metrics.time", lambda: 1_800_000_000.0)
+    a, b = TableName("shop", "a"), TableName("shop", "b")
+
+    def holed(seconds: float) -> OpenHole:
+        return OpenHole(HoleCause.IMPORT, ts_at(int((1_800_000_000 - seconds) * 1000)), Seq(4), vanished=False, text="")
+
+    known = SinkTables("lake", "lake", Seq(0), CommitTs(1), Seq(5), CommitTs(9), holes={a: holed(60), b: holed(90)})
+    ahead = replace(known, sink="copy", holes={a: holed(-5)})
+    stage.status = SidecarStatus(
+        NAME, 3, "host:1", carried=(a, b), sink_tables={"lake": known, "copy": ahead, "new": replace(known, holes={})}
+    )
+    holes = {name: value for name, value in stage.samples().items() if "hole" in name[0]}
+    assert holes == {
+        ("ticdc_dump_sink_holes", "lake"): 2,
+        ("ticdc_dump_sink_holes", "copy"): 1,
+        ("ticdc_dump_sink_holes", "new"): 0,
+        ("ticdc_dump_hole_oldest_seconds", "lake"): 90,
+        ("ticdc_dump_hole_oldest_seconds", "copy"): 0,
+        ("ticdc_dump_hole_oldest_seconds", "new"): 0,
+    }
 
 
 def test_work_beside_the_stream_is_up_until_it_fails_and_while_it_waits_it_is_not(stage: Stage) -> None:

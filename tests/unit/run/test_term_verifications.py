@@ -24,7 +24,10 @@ from sidecar.run.repairing import KeyDump, Repair
 from sidecar.run.term_verifications import KEPT_MAX, WAITING_MAX, TermVerifications
 from sidecar.shared.errors import CoordinationError, CoordinationLost, DumpsWait, LogUnreachable, OwnershipLost, RefusedRequest
 from sidecar.shared.log import storage, verification_files
+from sidecar.shared.log.filled import read_words
+from sidecar.shared.log.identity import claim_log, own_id
 from sidecar.shared.log.owned import OwnedLog, latest
+from sidecar.shared.log.sink_tables import write_sink_tables
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.log.verification import (
     CYCLE_STEM,
@@ -43,9 +46,11 @@ from sidecar.shared.log.verification import (
 )
 from sidecar.shared.log.verification_files import read_repair, read_request, read_waiting, request_ids, write_report
 from sidecar.shared.log.verification_state import VerifyState
+from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.messages import Asker
-from sidecar.shared.model.nouns import FIRST_SEQ, OperationId, Seq, TableName
+from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, OperationId, Seq, TableName
 from sidecar.shared.model.progress import DumpState
+from sidecar.shared.model.sink_delivery import SinkTables
 from tests.support.slices import NamedSlices
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
@@ -162,6 +167,41 @@ def test_what_was_not_compared_is_reported(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     term.report(REQUEST.id, CheckState.FAILED, TableReport("copy", "shop", "item", CheckState.FAILED, why="no route to host"))
     assert term.history.entries()[0].result == "shop.item in copy was not compared: no route to host"
+
+
+def holed(term: Term) -> None:
+    """Sink `copy` has a hole of shop.item, noticed in segment 4."""
+    claim_log(term.log, "cf/1")
+    hole = OpenHole(HoleCause.IMPORT, CommitTs(5), Seq(4), vanished=False, text="")
+    write_sink_tables(term.log, SinkTables("copy", "", Seq(0), None, Seq(9), None, holes={ITEM: hole}), log_id=own_id(term.log))
+
+
+def test_an_equal_table_gives_the_word_that_its_hole_is_filled_before_the_verification_is_over(
+    term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holed(term)
+    term.made.start(REQUEST, ALICE)
+    orders, item = (TableReport("copy", "shop", name, CheckState.EQUAL, after_seq=6) for name in ("orders", "item"))
+    term.report(REQUEST.id, CheckState.RUNNING, orders, item)
+    assert read_words(term.log) == [], "it is not over"
+    with monkeypatch.context() as patch:
+        patch.setattr("sidecar.run.verified_holes.write_word", Mock(side_effect=LogUnreachable("away", hint="none")))
+        term.report(REQUEST.id, CheckState.EQUAL, orders, item)
+        assert [entry.state for entry in term.history.entries()] == [DumpState.RUNNING], "it is done again"
+    term.made.follow()
+    [word] = read_words(term.log)
+    assert (word.sink, word.table, word.upto_seq, word.by) == ("copy", ITEM, 6, f"verification {REQUEST.id}")
+    assert [entry.state for entry in term.history.entries()] == [DumpState.FINISHED]
+    term.made.follow()
+    assert len(read_words(term.log)) == 1
+
+
+def test_a_sinks_file_that_cannot_be_read_ends_no_verification(term: Term) -> None:
+    storage.write_atomically(term.log, "sinks/copy.json", b"{")
+    term.made.start(REQUEST, ALICE)
+    term.report(REQUEST.id, CheckState.EQUAL, TableReport("copy", "shop", "item", CheckState.EQUAL, after_seq=6))
+    assert [entry.result for entry in term.history.entries()] == ["equal"]
+    assert [line.event for line in term.lines] == ["holes stay open", "verification ended"]
 
 
 def test_an_operator_ends_one_and_the_history_says_who(term: Term) -> None:

@@ -98,10 +98,14 @@ def test_the_next_worker_reads_the_ranges_that_are_left(still: Still, read: list
     spans, rows = list(read), len(still.world.rows)
     storage.remove(still.world.context().folder, storage.list_names(still.world.context().folder, deep=True))
     assert len(spans) == 3
+    before = still.world.seq - 1
     dead(still, at)
     read.clear()
+    still.world.append()
+    still.world.deliver()
     report = checked(still).report
     assert (report.state, report.rows) == (CheckState.EQUAL, rows)
+    assert report.after_seq == (before if at > 1 else before + 1), "where the worker began whose reading of the sink counts"
     assert read == spans[3 - left :]
     assert report.parts_done == report.parts
 

@@ -396,6 +396,22 @@ def record(world: World, *complete: TableName) -> None:
     write_sink_tables(world.job.log, tables, log_id=known_id(world.job.log))
 
 
+def test_a_report_says_where_the_sink_was_before_either_side_was_read(still: Still) -> None:
+    """So that a hole of a later segment is not taken for one that was looked at."""
+    before = still.check(gate=lambda _: None, wait=lambda _: None).sink.look()
+    assert before is not None
+
+    def go_on() -> None:
+        still.change("y")
+        still.world.deliver()
+
+    check = still.check(gate=Steps(go_on), wait=lambda _: None)
+    report, after = check.run(), check.sink.look()
+    assert after is not None
+    assert (report.state, report.after_seq) == (CheckState.EQUAL, before.seq)
+    assert after.seq > before.seq
+
+
 @pytest.mark.parametrize("complete", [False, True])
 def test_rows_that_a_sink_has_not_received_yet_are_no_differences_and_all_else_is_one(tmp_path: Path, complete: bool) -> None:
     """As beside a first dump. The world changes meanwhile."""
