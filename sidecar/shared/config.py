@@ -186,8 +186,8 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
     without a dump, within `delivery_bound_max_s`. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace).
-    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only. `fill_holes`: dump by itself what
-    is incomplete (run/filling.py). `read_with`: as of StartDump. `read_on`: in the sidecar's own threads or in tasks of Spark; `auto`: on
+    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only. `fill_holes`: dump what is
+    incomplete (run/filling.py). `read_with`: as of StartDump. `read_on`: in the sidecar's own threads or in tasks of Spark; `auto`: on
     Spark where spark.master is a cluster. `read_port`: where those tasks reach the sidecar, 0 for any that is free."""
 
     chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000

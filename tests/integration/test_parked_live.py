@@ -95,5 +95,5 @@ def test_what_a_parked_message_hid_is_read_again_and_what_went_is_removed(rig: R
         done = finished(eventually(started, "the sidecar has read of the hole", within_s=DEADLINE_S))
         assert [table["table"] for table in done["tables"]] == [ACCOUNT.table]
         eventually(lambda: (one := known()) is not None and ACCOUNT in one.complete, "its comparison is equal", within_s=DEADLINE_S)
-        expected = {(str(id_), str(version)) for id_, version in rig.db.execute(f"select id, version from {ACCOUNT}")}
-    assert rows_of(folder / "output") == expected
+        truth = {(str(id_), str(version)) for id_, version in rig.db.execute(f"select id, version from {ACCOUNT}")}
+    assert rows_of(folder / "output") == truth

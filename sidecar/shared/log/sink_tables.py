@@ -3,7 +3,7 @@
     sinks/{name}@{epoch}-{incarnation}.json
 
 - A worker has a file of its own, and that of the latest one counts: one that was frozen amid a write changes nothing of its successor's.
-  Where a name moves to another output, whose workers are counted anew, the first of them removes the files of the other's.
+  Where a name moves to another output, whose workers begin at 1 again, the first of them removes the files of the other's.
 - The worker writes it before the first batch of a sink, and before it reports that segments are accepted which change it: retention goes
   by the report, so what the file lacks can be made of the segments that are still there (spark_merge/delivery/sink_record.py).
 - It names its log. What another log left in this folder says nothing of this one.

@@ -51,7 +51,7 @@ def test_each_sink_has_a_file_of_its_own_below_the_log(log: Folder) -> None:
         assert sink_tables_of(name, names) == [sink_tables_name(name, 4, 5).removeprefix("sinks/")]
 
 
-def test_the_latest_workers_file_counts_whoever_wakes(log: Folder) -> None:
+def test_the_file_of_the_latest_worker_counts_in_any_order(log: Folder) -> None:
     """In any order of their writes, also where a number has more digits or an earlier version wrote the only file."""
     own_id(log)
     owners = [(9, 9), (10, 1), (10, 10)]
