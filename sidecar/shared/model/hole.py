@@ -76,8 +76,8 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class OpenHole:
-    """Of one table in one sink. `since_ts`, `cause`, `text`: of the first of several. `seq`: the last segment in which one was noticed.
-    `complete`: from where on the sink had all rows before it; None: it had not."""
+    """Of one table in one sink. Of several: `since_ts` is the least one; `cause` and `text` are those of the one that was noticed first;
+    `seq` is the last segment in which one was noticed. `complete`: from where on the sink had all rows before it; None: it had not."""
 
     cause: HoleCause
     since_ts: CommitTs
@@ -94,5 +94,6 @@ def opened(holes: Iterable[Hole], there: Mapping[TableName, OpenHole], tables: I
         for table in names if hole.tables is None else hole.tables:
             first = then.get(table)
             new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text[:TEXT_MAX])
-            then[table] = new if first is None else replace(first, seq=seq, vanished=first.vanished or hole.vanished)
+            since_ts = hole.since_ts if first is None else min(first.since_ts, hole.since_ts)
+            then[table] = new if first is None else replace(first, since_ts=since_ts, seq=seq, vanished=first.vanished or hole.vanished)
     return then

@@ -97,11 +97,13 @@ def test_each_find_is_written_once_in_its_watchers_order(looks: list[tuple[str, 
         assert mine == sorted(mine)
 
 
-def test_of_several_holes_the_first_says_since_when_and_the_last_what_is_too_early() -> None:
-    first = opened([hole(5, A)], {}, TABLES, Seq(3))
+@pytest.mark.parametrize("since_ts", [5, 13])
+def test_of_several_holes_the_earliest_says_since_when_and_the_last_what_is_too_early(since_ts: int) -> None:
+    """A watcher may notice what a later DDL has shown already."""
+    first = opened([hole(since_ts, A)], {}, TABLES, Seq(3))
     then = opened([hole(9, every=True, vanished=True)], first, TABLES, Seq(4))
     assert {table: (one.since_ts, one.seq, one.vanished, one.text) for table, one in then.items()} == {
-        A: (5, 4, True, "at 5"),
+        A: (min(since_ts, 9), 4, True, f"at {since_ts}"),
         B: (9, 4, True, "at 9"),
     }
 
