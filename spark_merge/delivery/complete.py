@@ -4,6 +4,7 @@
     CREATE TABLE, TRUNCATE            complete from there on: the table has no rows then, and the sink receives each later one
     renamed inside the changefeed     as before, under its other name
     rows that the feed does not bring a hole: EXCHANGE PARTITION, RECOVER, a table that comes from outside, another key
+    other rows, beside a DDL of others      a hole, and rows vanished: no sink has carried out what the changefeed hid
     a hole in the segment             incomplete (sidecar/shared/model/hole.py) until a pass that began later is done, or somebody's word
     a row that an operator skipped    a hole, too
     dropped                           not there
@@ -31,6 +32,7 @@ from sidecar.shared.model.nouns import CommitTs, Seq, TableName, carried
 from sidecar.shared.model.progress import CompletedTable
 from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, TableStep, steps
 from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.rowcodec.ddl_names import involved_by
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.ticdc.ddl_text import action_of
 
@@ -134,20 +136,32 @@ def _over_ddls(
 
 
 def _of_ddl(step: TableStep, segment: Manifest, tables: SinkTables) -> OpenHole:
-    """The sinks carry the DDL out, with what goes by it: only rows that it brought are missing."""
-    query = next((ddl.query for ddl in segment.ddls if step.after == (ddl.schema, ddl.table)), "a DDL")
+    """The sinks carry out a DDL of the table, with what goes by it: only rows that it brought are missing. Where the segment has DDLs of
+    other tables alone, an earlier one was hidden by the changefeed: nobody has carried it out, and rows that went are still there."""
+    names = {name.folded() for name in (step.before, step.after) if name is not None}
+    query = next((ddl.query for ddl in segment.ddls if names & _named(ddl)), "")
+    vanished = bool(segment.ddls) and not query and step.before is not None
     claimed, there = (None, None) if step.before is None else (tables.complete.get(step.before), tables.holes.get(step.before))
     if there is not None:
-        return replace(there, seq=segment.seq)
-    return OpenHole(HoleCause.DDL, segment.upto_ts, segment.seq, vanished=False, text=query[:TEXT_MAX], complete=claimed)
+        return replace(there, seq=segment.seq, vanished=there.vanished or vanished)
+    text = query[:TEXT_MAX] or ("a DDL that the changefeed hides" if vanished else "a DDL")
+    return OpenHole(HoleCause.DDL, segment.upto_ts, segment.seq, vanished, text, complete=claimed)
+
+
+def _named(ddl: DdlRecord) -> set[TableName]:
+    """Whose DDL it is, names folded: an EXCHANGE PARTITION is of two tables, a RENAME may be of several."""
+    action = _action(ddl)
+    also = () if action is None else involved_by(action, ddl.query, ddl.schema)
+    return {name.folded() for name in (TableName(ddl.schema, ddl.table), *also)}
 
 
 def _emptied(ddls: tuple[DdlRecord, ...]) -> Iterator[TableName]:
     """Tables that have no rows after such a statement of theirs, by its text."""
-    for ddl in ddls:
-        try:
-            action = action_of(ddl.query)
-        except UnsupportedDdl:
-            continue
-        if action in _EMPTYING:
-            yield TableName(ddl.schema, ddl.table)
+    yield from (TableName(ddl.schema, ddl.table) for ddl in ddls if _action(ddl) in _EMPTYING)
+
+
+def _action(ddl: DdlRecord) -> Action | None:
+    try:
+        return action_of(ddl.query)
+    except UnsupportedDdl:
+        return None

@@ -90,8 +90,9 @@ class TablesById:
 
 @dataclass(frozen=True, slots=True)
 class OpenHole:
-    """Of one table in one sink. `since_ts`, `cause`, `text`: of the first of several. `seq`: the last segment in which one was noticed.
-    `complete`: from where on the sink had all rows before it; None: it had not. `table_id`: of the table; 0: the source has none."""
+    """Of one table in one sink. Of several: `since_ts` is the least one; `cause` and `text` are those of the one that was noticed first;
+    `seq` is the last segment in which one was noticed. `complete`: from where on the sink had all rows before it; None: it had not.
+    `table_id`: of the table; 0: the source has none."""
 
     cause: HoleCause
     since_ts: CommitTs
@@ -111,5 +112,6 @@ def opened(
         for table in tables if hole.tables is None else hole.tables:
             first = then.get(table)
             new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text[:TEXT_MAX], table_id=tables.get(table, 0))
-            then[table] = new if first is None else replace(first, seq=seq, vanished=first.vanished or hole.vanished)
+            since_ts = hole.since_ts if first is None else min(first.since_ts, hole.since_ts)
+            then[table] = new if first is None else replace(first, since_ts=since_ts, seq=seq, vanished=first.vanished or hole.vanished)
     return then

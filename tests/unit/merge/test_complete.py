@@ -208,6 +208,25 @@ def test_a_table_that_arrives_with_rows_is_not_complete(query: str) -> None:
     assert after_ddl(query, [], [schema(A, 1)], has=BEGAN) == {}
 
 
+@pytest.mark.parametrize(
+    ("query", "of", "vanished"),
+    [
+        ("CREATE TABLE c (id INT PRIMARY KEY)", C, True),
+        ("ALTER TABLE c EXCHANGE PARTITION p0 WITH TABLE d", C, True),
+        ("ALTER TABLE c EXCHANGE PARTITION p0 WITH TABLE A", C, False),
+        ("ALTER TABLE a EXCHANGE PARTITION p0 WITH TABLE other.x", A, False),
+        ("", A, False),
+    ],
+)
+@pytest.mark.parametrize("open_already", [False, True])
+def test_where_no_ddl_is_of_a_table_with_other_rows_they_vanished(query: str, of: TableName, *, vanished: bool, open_already: bool) -> None:
+    """An exchange with a table outside the changefeed: the next DDL of any table shows it, and no sink carries it out."""
+    has = LACKS_A if open_already else HAS_A
+    manifest, schemas = segment(query=query, of=of, tables=({A: schema(A, 1, 11, 12)}, {A: schema(A, 1, 2, 12), C: schema(C, 3)}))
+    hole = followed(has, manifest, schemas.__getitem__).holes[A]
+    assert (hole.vanished, hole.seq, hole.since_ts) == (vanished, 5, OPEN_A.since_ts if open_already else 600)
+
+
 @pytest.mark.parametrize("query", ["RECOVER TABLE a", "RENAME TABLE other.x TO shop.a"])
 def test_a_claim_that_is_left_of_an_earlier_table_of_the_name_says_nothing(query: str) -> None:
     """As 0.4 left one where a dump finished in the segment that a DROP ends."""

@@ -120,12 +120,14 @@ def test_each_hole_is_written_once_in_whatever_terms(looks: list[tuple[str, int 
     assert sorted(written) == [number for number, (_, since) in enumerate(looks) if since is not None]
 
 
-def test_of_several_holes_the_first_says_since_when_and_the_last_what_is_too_early() -> None:
+@pytest.mark.parametrize("since_ts", [5, 13])
+def test_of_several_holes_the_earliest_says_since_when_and_the_last_what_is_too_early(since_ts: int) -> None:
+    """A watcher may notice what a later DDL has shown already."""
     ids = {A: 10, B: 20}
-    first = opened([hole(5, A)], {}, ids, Seq(3))
+    first = opened([hole(since_ts, A)], {}, ids, Seq(3))
     then = opened([hole(9, every=True, vanished=True)], first, ids, Seq(4))
     assert {table: (one.since_ts, one.seq, one.vanished, one.text, one.table_id) for table, one in then.items()} == {
-        A: (5, 4, True, "at 5", 10),
+        A: (min(since_ts, 9), 4, True, f"at {since_ts}", 10),
         B: (9, 4, True, "at 9", 20),
     }
 
