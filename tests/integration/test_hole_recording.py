@@ -28,6 +28,7 @@ import pytest
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.control.holes import narrow_to_holes
+from sidecar.control.status import SidecarStatus
 from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, PipelineLimits, attach
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
@@ -35,7 +36,7 @@ from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.run.hole_watch import HoleWatch
 from sidecar.run.repairing import batches
 from sidecar.run.sightings import SeenHoles
-from sidecar.run.verified_holes import write_words
+from sidecar.run.verified_holes import write_verified
 from sidecar.shared.errors import RefusedRequest, SinkError
 from sidecar.shared.log.identity import own_id
 from sidecar.shared.log.rows_file import write_chunk
@@ -66,6 +67,7 @@ from tests.support.hole_recording import HoleRecording, HoleStep, Outlook, Recor
 from tests.support.recordings import recording
 from tests.support.services.fake_tidb import FakeTidb
 from tests.support.verified import InOrder
+from tests.unit.control.serving import Owner
 from ticdc_dump.v1 import control_pb2 as pb
 
 pytestmark = pytest.mark.recordings
@@ -271,7 +273,7 @@ class Line:
             checks[table] = check
         request = VerifyRequest(verification, (SINK,), tuple(RequestedTable(*table) for table in checks))
         report = VerifyReport(verification, CheckState.DIFFERENT, 1, tables=[check.report for check in checks.values()])
-        write_words(self.log, request, report, now_ms=self.cluster.reached_ms())
+        write_verified(self.log, request, report, now_ms=self.cluster.reached_ms())
         self.let_pass(EMPTY_SEGMENT_EVERY_S + 1)  # a sink looks for words with its next batch
         return checks
 
@@ -281,6 +283,13 @@ class Line:
         for sink, keys in batches(differences):
             assert sink == SINK
             self.dump(keys=keys)
+
+
+def status_of(line: Line) -> SidecarStatus:
+    """As far as a dump of holes goes by it."""
+    status = Owner().status
+    assert status is not None
+    return replace(status, sink_tables={SINK: line.known}, carried=tuple(line.carried()))
 
 
 @dataclass(frozen=True)
@@ -405,7 +414,7 @@ def test_a_dump_of_the_holes_leaves_every_table_equal(line: Line) -> None:
     play_steps(line)
     request = pb.StartRequest(holes=True)
     holes = set(line.known.holes)
-    narrow_to_holes(request, {SINK: line.known}, {SINK: ""})
+    narrow_to_holes(request, status_of(line), {SINK: ""})
     assert request.exact, "rows vanished in one of them"
     wanted = matching(list(request.table_rules), line.carried())
     assert set(wanted) == holes
