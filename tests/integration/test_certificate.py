@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.ports import NoSightings
+from sidecar.ports import NoSightings, SeenUpTo
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.hole import Hole, HoleCause
@@ -754,11 +754,12 @@ class AtTimes(NoSightings):
         super().__init__()
         self._segments = count()
 
-    def take(self, _: CommitTs, __: Mapping[TableName, TableSchema]) -> tuple[tuple[Hole, ...], dict[str, str]]:
+    def take(self, _: CommitTs, __: Mapping[TableName, TableSchema]) -> SeenUpTo:
         number = next(self._segments)
         every = Hole(HoleCause.IMPORT, CommitTs(5), None, bool(number % 2), "IMPORT INTO")
         of_none = replace(every, tables=(TableName("no", "table"),))
-        return (*([every] if number % 5 == 0 else []), *([of_none] if number % 7 == 0 else [])), self._seen
+        holes = (*([every] if number % 5 == 0 else []), *([of_none] if number % 7 == 0 else []))
+        return self._seen._replace(holes=holes)
 
 
 def test_a_table_with_a_hole_is_not_accepted_as_complete_and_a_hole_that_the_certificate_lacks_is_rejected(

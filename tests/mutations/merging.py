@@ -187,8 +187,8 @@ MERGING = [
     Mutation(
         "what a dump was done with is claimed whatever the DDL of the segment does",
         "spark_merge/delivery/complete.py::followed",
-        " if table in _read_and_kept(segment, before, results)",
-        "",
+        "one.table in was and _completes(one, tables, was[one.table])",
+        "_completes(one, tables, one.table)",
         "tests/unit/merge/test_complete.py::test_a_claim_is_of_the_rows_that_a_table_has_after_the_ddl_of_the_segment[1-True]",
     ),
     Mutation(

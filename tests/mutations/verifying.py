@@ -22,8 +22,8 @@ VERIFYING = [
     Mutation(
         "a verification fills a hole that was noticed while it read",
         "sidecar/run/verified_holes.py::words",
-        "hole.seq <= table.after_seq",
-        "hole.seq <= table.after_seq + 1",
+        "hole.seq > table.after_seq",
+        "hole.seq > table.after_seq + 1",
         "tests/unit/run/test_verified_holes.py::test_only_a_whole_table_that_is_equal_fills_only_holes_of_before_it_was_read[7]",
     ),
     Mutation(
@@ -36,8 +36,8 @@ VERIFYING = [
     Mutation(
         "a comparison begins where the sink is at its end",
         "spark_merge/verify/table_check.py::TableCheck._begun",
-        "int(rows * self.sample), accepted.seq",
-        "int(rows * self.sample), accepted.seq + 1",
+        "accepted.seq, schema.table_id",
+        "accepted.seq + 1, schema.table_id",
         "tests/unit/verify/test_table_check.py::test_a_report_says_where_the_sink_was_before_either_side_was_read",
     ),
     Mutation(

@@ -56,8 +56,9 @@ class Life:
         self.ids.append(request.dump_id)
         self.started.append(frozenset(table for table in (A, B, C) if rules.matches(table)))
 
-    def holes(self, sink: str = "lake", vanished: bool = False, **at: int) -> None:
-        holes = {TableName("s", name): OpenHole(HoleCause.IMPORT, CommitTs(7), Seq(seq), vanished, "") for name, seq in at.items()}
+    def holes(self, sink: str = "lake", **at: int) -> None:
+        """Below 0: rows vanished."""
+        holes = {TableName("s", name): OpenHole(HoleCause.IMPORT, CommitTs(7), Seq(abs(seq)), seq < 0, "") for name, seq in at.items()}
         assert self.status is not None
         tables = SinkTables(sink, sink, Seq(0), None, Seq(9), None, holes=holes)
         self.status = replace(self.status, sink_tables={**self.status.sink_tables, sink: tables})
@@ -85,9 +86,10 @@ def test_each_hole_has_one_dump_whatever_becomes_of_the_others(tmp_path: Path) -
     life.holes(a=3, b=3)
     life.holes("copy", a=3, b=3)
     assert life.look() == [{A, B}]
-    for left in ({"a": 3}, {}):
-        life.holes(**left)
-        assert life.look() == []
+    life.holes(a=3)
+    assert life.look() == []
+    life.holes()
+    assert life.look() == []
     life.holes("copy", b=3)
     assert life.look() == []
     life.holes("copy", b=3, c=4)
@@ -116,7 +118,7 @@ def test_where_a_process_dies_before_it_is_on_record_the_same_dump_is_asked_for(
 def test_holes_where_rows_vanished_have_a_dump_of_their_own(tmp_path: Path) -> None:
     life = Life(tmp_path)
     life.holes(a=3)
-    life.holes("copy", vanished=True, b=3)
+    life.holes("copy", b=-3)
     assert life.look() == [{A}, {B}]
 
 
@@ -175,7 +177,7 @@ def test_of_many_tables_a_dump_has_some(tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(TABLES_MAX + 1)]
     assert life.status is not None
     life.status = replace(life.status, carried=tuple(TableName("s", name) for name in names))
-    life.holes(**dict.fromkeys(names, 3))
+    life.holes("lake", **dict.fromkeys(names, 3))
     sizes: list[int] = []
     life.answers = lambda request: sizes.append(len(request.table_rules))
     life.look()
