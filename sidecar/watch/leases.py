@@ -72,28 +72,27 @@ class LeaseWatch:
             return []
         except CoordinationLost:
             return []
-        sightings = []
-        for task in sorted(there - self._leases.keys()):
-            self._leases[task] = before_ms
+        leases, sightings = dict(self._leases), []
+        for task in sorted(there - leases.keys()):
+            leases[task] = before_ms
             if (hole := self._begun(task, ts_at(before_ms))) is not None:
                 sightings.append(Sighting(self.name, "", hole))
-        self._ended += [(task, self._leases.pop(task), now_ms) for task in sorted(self._leases.keys() - there)]
-        self._before_ms = now_ms
-        sightings += self._of_ended()
-        return [*sightings, Sighting(self.name, seen_text(leases=self._leases, ended=self._ended))]
+        ended = [*self._ended, *((task, leases.pop(task), now_ms) for task in sorted(leases.keys() - there))]
+        ends, ended = self._of_ended(ended)
+        self._leases, self._ended, self._before_ms = leases, ended, now_ms
+        return [*sightings, *ends, Sighting(self.name, seen_text(leases=leases, ended=ended))]
 
-    def _of_ended(self) -> list[Sighting]:
+    def _of_ended(self, ended: list[tuple[str, int, int]]) -> tuple[list[Sighting], list[tuple[str, int, int]]]:
+        """What is seen of them, and those that wait for TiDB: it is not asked twice in vain."""
         sightings = []
-        while self._ended:
-            task, since_ms, ended_ms = self._ended[0]
+        for at, (task, since_ms, ended_ms) in enumerate(ended):
             try:
                 end = self._end(task, ts_at(since_ms), ts_at(ended_ms))
             except SourceError:
-                break
-            self._ended.pop(0)
+                return sightings, ended[at:]
             if end is not None:
                 sightings.append(Sighting(self.name, "", *end))
-        return sightings
+        return sightings, []
 
     def _begun(self, task: str, since_ts: CommitTs) -> Hole | None:
         return None if _kind(task) == _RESTORE or self._is_named(task) else _of_each(task, since_ts, "began")
