@@ -242,7 +242,7 @@ class Pipeline:
         tables = self.tables
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
         dumps = outside.log.write_dumps(shown_first(self._records()))
-        holes, seen = outside.sightings.take(segment.upto_ts, self.tables)
+        holes, waiting, seen = outside.sightings.take(segment.upto_ts, self.tables)
         outside.log.commit(
             Manifest(
                 seq=seq,
@@ -268,6 +268,7 @@ class Pipeline:
                 open_from=self.dump.oldest_open_seq(),
                 data_sha256=data.sha256,
                 holes=holes,
+                waiting=waiting,
                 seen=seen,
             )
         )
@@ -373,7 +374,7 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Pipeline
     outside.feed.seek(positions, last.incarnations if last else {}, last.read_ends if last else {})
     positions = {lane: positions[lane] for lane in filter(outside.feed.incarnations().__contains__, positions)}
     sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions, limits.start_ts)
-    outside.sightings.resume(last.seen if last else {})
+    outside.sightings.resume(*((last.seen, last.waiting) if last else ({}, ())))
     dump = Dumps(
         changefeed_id=changefeed_id,
         epoch=epoch,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sidecar.history.entry import HistoryEntry
 from sidecar.shared.errors import RefusedRequest, parted, with_hint
 from sidecar.shared.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.shared.model.hole import Hole
+from sidecar.shared.model.hole import Hole, WaitingHole
 from sidecar.shared.model.messages import Command, Request, SourceEvent
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, OperationId, ReadEnd, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import Progress
@@ -260,33 +260,41 @@ class SchemaSource(Protocol):
         """
 
 
+class SeenUpTo(NamedTuple):
+    """As of Manifest."""
+
+    holes: tuple[Hole, ...]
+    waiting: tuple[WaitingHole, ...]
+    seen: dict[str, str]
+
+
 class Sightings(Protocol):
     """What watchers of holes saw (shared/model/hole.py), for the pipeline."""
 
-    def resume(self, seen: Mapping[str, str]) -> None:
-        """How far each watcher had looked, by its name, as the log's last manifest says. Comes first."""
+    def resume(self, seen: Mapping[str, str], waiting: Sequence[WaitingHole]) -> None:
+        """How far each watcher had looked, by its name, and what it saw, as the log's last manifest says. Comes first."""
 
     def due(self, upto_ts: CommitTs, /) -> bool:
         """Whether a segment up to there has a hole to write. Cheap."""
 
-    def take(self, upto_ts: CommitTs, tables: Mapping[TableName, TableSchema], /) -> tuple[tuple[Hole, ...], dict[str, str]]:
-        """For the manifest of a segment up to there, with `tables` after it: its holes, and how far each watcher has looked."""
+    def take(self, upto_ts: CommitTs, tables: Mapping[TableName, TableSchema], /) -> SeenUpTo:
+        """For the manifest of a segment up to there, with `tables` after it."""
 
 
 class NoSightings:
     """Nobody looks: what the log knows of watchers stays as it is."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, str] = {}
+        self._seen = SeenUpTo((), (), {})
 
-    def resume(self, seen: Mapping[str, str]) -> None:
-        self._seen = dict(seen)
+    def resume(self, seen: Mapping[str, str], waiting: Sequence[WaitingHole]) -> None:
+        self._seen = SeenUpTo((), tuple(waiting), dict(seen))
 
     def due(self, _: CommitTs) -> bool:
         return False
 
-    def take(self, _: CommitTs, __: Mapping[TableName, TableSchema]) -> tuple[tuple[Hole, ...], dict[str, str]]:
-        return (), self._seen
+    def take(self, _: CommitTs, __: Mapping[TableName, TableSchema]) -> SeenUpTo:
+        return self._seen
 
 
 class Requests(Protocol):

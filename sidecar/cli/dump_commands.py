@@ -58,7 +58,8 @@ Exact = Annotated[
     typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
 ]
 Holes = Annotated[
-    bool, typer.Option("--holes", help="The tables that are incomplete, as dumpquery shows, and nothing else; --exact where rows vanished.")
+    bool,
+    typer.Option("--holes", help="Tables that are incomplete (dumpquery); with --tables those of them. Exact where rows vanished."),
 ]
 BracketsGiven = Annotated[
     Brackets | None,

@@ -48,7 +48,7 @@ def holes(
     """
     from sidecar.control.fields import names
     from sidecar.shared.config import read_config
-    from sidecar.shared.log.filled import read_words, write_word
+    from sidecar.shared.log.filled import read_words, word_of, write_words
     from sidecar.shared.log.sink_tables import read_sink_tables
     from sidecar.shared.log.storage import open_folder
     from spark_merge.sinks.registry import outputs_of
@@ -67,9 +67,9 @@ def holes(
         return
     chosen = _chosen(tables, filled, sink, seq)
     check_owner(log, "holes")
-    words = [_word(of, table, hole, reason) for of, table, hole in chosen]
-    for word in words:
-        write_word(log, word)
+    by, at_ms = user(), int(time.time() * 1000)
+    words = [word_of(there[of], table, upto_seq=hole.seq, by=by, reason=reason, at_ms=at_ms) for of, table, hole in chosen]
+    write_words(log, words)
     if as_json:
         typer.echo(json.dumps({"filled": [_word_json(word) for word in words]}))
         return
@@ -99,12 +99,6 @@ def _chosen(tables: Sequence[SinkTables], name: str, sink: str | None, seq: int 
             hint="look at `ticdc-dump holes --config FILE` again, check the table, and give the segment that is listed",
         )
     return chosen
-
-
-def _word(sink: str, table: TableName, hole: OpenHole, reason: str) -> FilledWord:
-    from sidecar.shared.log.filled import FilledWord
-
-    return FilledWord(sink, table, hole.seq, user(), reason, int(time.time() * 1000))
 
 
 def _show(tables: Sequence[SinkTables], words: Sequence[FilledWord], *, as_json: bool) -> None:

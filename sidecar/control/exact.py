@@ -60,7 +60,7 @@ def after_dump(
             "an exact dump is of whole tables: extra rows of a part cannot be distinguished from the others",
             hint="omit --keys and --where, or --exact",
         )
-    compared = [name for name in request.sinks if not (request.holes and sinks.get(name))]
+    compared = [name for name in request.sinks if not (request.holes and sinks.get(name))] or request.sinks
     wanted = pb.VerifyRequest(id=exact_id(request.dump_id), sinks=compared, repair=True)
     if request.HasField("delete_at_most"):
         wanted.delete_at_most = request.delete_at_most

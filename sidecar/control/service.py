@@ -303,7 +303,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def _scope(self, request: pb.StartRequest, caller: Caller) -> Scope:
         served, status = self._served, self._served.status()
         if request.holes and status is not None:
-            narrow_to_holes(request, status.sink_tables, served.sinks)
+            narrow_to_holes(request, status, served.sinks)
         schemas = served.schemas.asked_by(caller)
         scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive, gone=caller.gone)
         scope.refusals += unknown_sinks(request.sinks, served.sinks)

@@ -294,7 +294,7 @@ class Sidecar:
         self.tally.gc_hold = term.serve_gc_hold(services)
         if self.config.dump.fill_holes:
             start = lambda request: self.service.Start(request, LocalCall(NAME, ""))  # noqa: E731 - as short as it is used
-            services.serve("holes' dumps", Filling(lambda: self.status, history, start).serve)
+            services.serve("holes' dumps", Filling(lambda: self.status, log, start, note).serve)
         return services
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, services: Services, waited_s: float) -> None:

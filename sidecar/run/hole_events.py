@@ -67,7 +67,7 @@ def _filled(before: SinkTables | None, now: SinkTables, status: SidecarStatus) -
 
 def _by(table: TableName, hole: OpenHole, now: SinkTables, status: SidecarStatus) -> dict[str, object]:
     """Empty: by nothing, for the table is not there any more."""
-    said = [one for one in status.filled_words if (one.sink, one.table) == (now.sink, table) and one.upto_seq >= hole.seq]
+    said = [one for one in status.filled_words if one.is_of(now) and one.ends(table, hole)]
     at = now.complete.get(table)
     if said and at == hole.complete:
         return {"by": said[-1].by} | given(reason=said[-1].reason)

@@ -1,79 +1,104 @@
-"""What watchers of causes saw, until a manifest has it (shared/model/hole.py).
+"""What watchers of causes saw, until a manifest has it as a hole (shared/model/hole.py).
 
-- A hole is written once the log has reached its `since_ts`: then the tables are those of its moment, by their ids.
-- A watcher's sightings are written in their order, and how far it has looked with the last of them. So what waits when a process dies is
-  looked at again by the next one.
-- It grows while the feed is behind a hole: by one small sighting for each cause in that time.
+- What a watcher saw in one look is put at once, with how far it has looked. The next segment's manifest has it, as waiting or as a hole; a
+  segment is written for that alone.
+- A hole waits until the log has come to its `since_ts`: then the tables are those of its moment, by their ids. A hole whose ids no table
+  of the log has waits for one: the DDL that brings it may be on its way, or come by no feed.
+- Clocks differ: none begins after the moment at which it is put.
+- Of more than WAITING_MAX, one is left, of each table: a manifest has all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 
+from sidecar.adapters.clock import wall_ms
 from sidecar.pipeline import Pipeline
+from sidecar.ports import SeenUpTo
 from sidecar.run.logs import note
 from sidecar.shared.log.parked import Parked
-from sidecar.shared.model.hole import Hole, HoleCause, Sighting
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema
+from sidecar.shared.model.hole import TEXT_MAX, Hole, HoleCause, Sighting, TablesById, WaitingHole
+from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, ts_at, utc
 from sidecar.shared.process.checks import listed
 
 PARKED = "parked"
+WAITING_MAX = 1_000
+LINES_MAX = 10
+"""Of one look, in the log."""
 
 
 class SeenHoles:
     """As Sightings, of one term. Watchers put in any thread, the pipeline does the rest in its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ts: Callable[[], CommitTs] = lambda: ts_at(wall_ms()), log_line: Callable[[str], object] = note) -> None:
+        self._now_ts, self._log_line = now_ts, log_line
         self._lock = Lock()
-        self._waiting: list[Sighting] = []
+        self._waiting: list[WaitingHole] = []
+        self._new = 0
+        """How many of the last of them no manifest has, and no look at the tables was for."""
         self._seen: dict[str, str] = {}
 
-    def resume(self, seen: Mapping[str, str]) -> None:
-        self._seen = dict(seen)
+    def resume(self, seen: Mapping[str, str], waiting: Sequence[WaitingHole]) -> None:
+        self._seen, self._waiting = dict(seen), list(waiting)
 
     @property
     def seen(self) -> Mapping[str, str]:
-        """How far each watcher had looked, by its name, as far as a manifest has it."""
+        """How far each watcher has looked, by its name."""
         return self._seen
 
     def put(self, *sightings: Sighting) -> None:
-        """In the order in which its watcher saw them."""
+        """Of one look, in their order."""
+        now_ts = self._now_ts()
+        holes = [
+            WaitingHole(replace(one.hole, since_ts=min(one.hole.since_ts, now_ts), text=one.hole.text[:TEXT_MAX]), one.table_ids)
+            for one in sightings
+            if one.hole is not None
+        ]
         with self._lock:
-            for one in sightings:
-                if (last := self._last(one.watcher)) is not None and last.hole is None:
-                    self._waiting.remove(last)
-                self._waiting.append(one)
+            self._waiting += holes
+            self._new += len(holes)
+            self._seen = self._seen | {one.watcher: one.seen for one in sightings if one.seen}
+            if len(self._waiting) > WAITING_MAX:
+                self._waiting, self._new = [_of_each(self._waiting)], 1
+        for one in holes[:LINES_MAX]:
+            self._log_line(
+                f"seen in TiDB, and in no feed: {one.hole.text} (since {utc(one.hole.since_ts)}); the log has it as it comes there"
+            )
 
     def due(self, upto_ts: CommitTs) -> bool:
         with self._lock:
-            return any(one.hole is not None for one in self._reached(upto_ts))
+            return bool(self._new) or any(_is_there(one, upto_ts) and not one.table_ids for one in self._waiting)
 
-    def take(self, upto_ts: CommitTs, tables: Mapping[TableName, TableSchema]) -> tuple[tuple[Hole, ...], dict[str, str]]:
+    def take(self, upto_ts: CommitTs, tables: Mapping[TableName, TableSchema]) -> SeenUpTo:
         with self._lock:
-            reached = self._reached(upto_ts)
-            gone = {id(one) for one in reached}
-            self._waiting = [one for one in self._waiting if id(one) not in gone]
-            self._seen = self._seen | {one.watcher: one.seen for one in reached if one.seen}
-        return tuple(hole for one in reached if (hole := one.among(tables)) is not None), self._seen
+            waiting, seen, self._new = self._waiting, self._seen, 0
+            if not waiting:
+                return SeenUpTo((), (), seen)
+            by_id = TablesById(tables)
+            resolved = [(one, by_id.hole(one) if _is_there(one, upto_ts) else None) for one in waiting]
+            self._waiting = [one for one, hole in resolved if hole is None and (one.table_ids or not _is_there(one, upto_ts))]
+            return SeenUpTo(tuple(hole for _, hole in resolved if hole is not None), tuple(self._waiting), seen)
 
-    def _reached(self, upto_ts: CommitTs) -> list[Sighting]:
-        later = set[str]()
-        reached = []
-        for one in self._waiting:
-            if one.watcher not in later and (one.hole is None or one.hole.since_ts <= upto_ts):
-                reached.append(one)
-            else:
-                later.add(one.watcher)
-        return reached
 
-    def _last(self, watcher: str) -> Sighting | None:
-        return next(filter(lambda one: one.watcher == watcher, reversed(self._waiting)), None)
+def _is_there(one: WaitingHole, upto_ts: CommitTs) -> bool:
+    return one.hole.since_ts <= upto_ts
+
+
+def _of_each(waiting: Sequence[WaitingHole]) -> WaitingHole:
+    holes = [one.hole for one in waiting]
+    first = min(holes, key=lambda one: one.since_ts)
+    text = f"{first.text[: TEXT_MAX // 2]}, and {len(holes) - 1:,} causes more: too many to follow each"
+    return WaitingHole(Hole(first.cause, first.since_ts, None, any(one.vanished for one in holes), text))
 
 
 def note_passed(pipeline: Pipeline, holes: SeenHoles, parked: Parked) -> None:
     """A parked message is passed: its rows are behind what is released. Nobody knows whether there were rows, nor which have gone."""
     since_ts, where = pipeline.sequence.after_ts, parked.stopped.message.at()
+    known = [pipeline.tables.get(name) for name in parked.tables or ()]
+    ids = frozenset(table.table_id for table in known if table is not None and table.table_id)
     text = f"{where}, parked by {parked.by}: {parked.stopped.error}"
-    holes.put(Sighting(PARKED, "", Hole(HoleCause.PARKED, since_ts, parked.tables, vanished=True, text=text)))
+    hole = Hole(HoleCause.PARKED, since_ts, parked.tables, vanished=True, text=text)
+    holes.put(Sighting(PARKED, "", hole, ids if len(ids) == len(known) else frozenset()))
     note(f"{where} is passed, as {parked.by} has decided: {listed(parked.tables) if parked.tables else 'every table'} may lack its rows")

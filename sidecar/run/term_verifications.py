@@ -32,7 +32,7 @@ from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump
 from sidecar.run.term_repairs import TermRepairs
 from sidecar.run.verification_texts import STATES, ended_line, entry_of, result_of
-from sidecar.run.verified_holes import write_words
+from sidecar.run.verified_holes import write_verified
 from sidecar.shared.errors import CoordinationError, LogUnreachable, RefusedRequest, SinkError, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log import verification as files
@@ -302,7 +302,7 @@ class TermVerifications:
     def _fill_holes(self, request: VerifyRequest, report: VerifyReport) -> None:
         """Before its end is on record: what a death or an outage prevents is done again."""
         try:
-            write_words(self._log, request, report, now_ms=self._wall_ms())
+            write_verified(self._log, request, report, now_ms=self._wall_ms())
         except SinkError as error:
             values = {"verification": request.id, "reason": error.message, "hint": error.hint}
             self._log_line(LogEvent("holes stay open", values, "warning"))

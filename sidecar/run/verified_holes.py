@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sidecar.run.verification_texts import EQUAL
-from sidecar.shared.log.filled import FilledWord, write_word
+from sidecar.shared.log.filled import FilledWord, word_of, write_words
 from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.log.verification import CheckState, TableReport, VerifyReport, VerifyRequest
@@ -21,21 +21,23 @@ from sidecar.shared.model.nouns import Seq
 from sidecar.shared.model.sink_delivery import SinkTables
 
 
-def write_words(log: Folder, request: VerifyRequest, report: VerifyReport, *, now_ms: int) -> None:
+def write_verified(log: Folder, request: VerifyRequest, report: VerifyReport, *, now_ms: int) -> None:
     """Of a verification that is over. Again they say the same. Raises SinkError for a file of a sink that cannot be read, and as the log's
     storage."""
     whole = [table for table in report.tables if _is_equal(table, request)]
-    if whole:
-        for word in words(report.id, whole, read_sink_tables(log, {table.sink for table in whole}), now_ms=now_ms):
-            write_word(log, word)
+    if whole and (said := [*words(report.id, whole, read_sink_tables(log, {table.sink for table in whole}), now_ms=now_ms)]):
+        write_words(log, said)
 
 
 def words(verification: str, whole: list[TableReport], there: Mapping[str, SinkTables], *, now_ms: int) -> Iterator[FilledWord]:
     """`whole`: tables that are equal as this module says. `there`: what the sinks have, by their names."""
     for table in whole:
-        hole = there[table.sink].holes.get(table.name) if table.sink in there else None
-        if hole is not None and table.after_seq is not None and hole.seq <= table.after_seq:
-            yield FilledWord(table.sink, table.name, Seq(table.after_seq), f"verification {verification}", EQUAL, now_ms)
+        known = there.get(table.sink)
+        hole = None if known is None else known.holes.get(table.name)
+        if known is None or hole is None or table.after_seq is None or hole.seq > table.after_seq or hole.table_id != table.table_id:
+            continue
+        by = f"verification {verification}"
+        yield word_of(known, table.name, upto_seq=Seq(table.after_seq), by=by, reason=EQUAL, at_ms=now_ms)
 
 
 def _is_equal(table: TableReport, request: VerifyRequest) -> bool:

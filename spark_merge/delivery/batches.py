@@ -32,6 +32,7 @@ from sidecar.shared.columns.zone import Ambiguous
 from sidecar.shared.errors import FeedError, LogBroken, OwnershipLost, SinkError
 from sidecar.shared.log.layout import WAY_OUT, dump_after
 from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.sink_tables import last_generation
 from sidecar.shared.log.skips import skipped_rows
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
@@ -137,6 +138,7 @@ class Delivery:
         """Manifests that were read and are in no batch yet."""
         self._apart: str | None = None
         """The schemas whose tables are known to have places of their own, by name."""
+        generation = -1 if sink_id is None else last_generation(settings.log, sink_id.name)
         with noting(lambda: "opening the sink"), watched():
             if (before := sink.look()) is not None:
                 check_has(settings.log, before)  # first: who opens it makes it this log's
@@ -149,7 +151,7 @@ class Delivery:
         self._name = "" if sink_id is None else sink_id.name
         self._rereads = rereads(settings.log, self._name)
         rules = sink.rules_identity if isinstance(sink, MasksColumns) else ""
-        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id, self._rereads, rules=rules)
+        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id, self._rereads, before=generation, rules=rules)
         if self.record is not None and self._standing.accepted is not None:
             self.record.resume(self._standing.accepted, self._standing.owner)
         elif self.record is not None and self._standing.begun is not None:

@@ -4,6 +4,7 @@
     CREATE TABLE, TRUNCATE            complete from there on: the table has no rows then, and the sink receives each later one
     renamed inside the changefeed     as before, under its other name
     rows that the feed does not bring a hole: EXCHANGE PARTITION, RECOVER, a table that comes from outside, another key
+    other rows, beside a DDL of others      a hole, and rows vanished: no sink has carried out what the changefeed hid
     a hole in the segment             incomplete (sidecar/shared/model/hole.py) until a pass that began later is done, or somebody's word
     a row that an operator skipped    a hole, too
     dropped                           not there
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sidecar.shared.errors import UnsupportedDdl
+from sidecar.shared.log.filled import FilledWord
 from sidecar.shared.log.layout import completed_tables
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.model.hole import TEXT_MAX, Hole, HoleCause, OpenHole, opened
@@ -30,6 +32,7 @@ from sidecar.shared.model.nouns import CommitTs, Seq, TableName, carried
 from sidecar.shared.model.progress import CompletedTable
 from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, TableStep, steps
 from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.rowcodec.ddl_names import involved_by
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.ticdc.ddl_text import action_of
 
@@ -49,34 +52,42 @@ def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tab
     """`tables` with the next segment counted in, as its sink receives it (`received`). `schemas`: a schemas file of the log by its name.
     Raises LogBroken for a segment whose progress is none."""
     complete, holes = tables.complete, tables.holes
-    done = {one.table: one.at for one in completed_tables(segment) if _completes(one, tables)}
-    if segment.next_schemas is not None:
+    if segment.next_schemas is None:
+        done = {one.table: one.at for one in completed_tables(segment) if _completes(one, tables, one.table)}
+    else:
         before, after = schemas(segment.schemas), schemas(segment.next_schemas)
         results = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in segment.ddls})
-        complete, holes = _over_ddls(tables, segment, results)
-        done = {table: at for table, at in done.items() if table in _read_and_kept(segment, before, results)}
+        complete, holes = _over_ddls(tables, segment, results, after)
+        was = _read_and_kept(segment, before, results)
+        done = {one.table: one.at for one in completed_tables(segment) if one.table in was and _completes(one, tables, was[one.table])}
     if done.keys() - complete.keys():
         complete = {**done, **complete}
     if done or segment.next_schemas is not None:
         rest = {table: hole for table, hole in holes.items() if table not in done or hole.seq == segment.seq}
         tables = replace(tables, complete={table: at for table, at in complete.items() if table not in rest}, holes=rest)
-    names = carried(schemas(segment.next_schemas or segment.schemas)) if segment.holes else ()
-    return replace(with_holes(tables, segment.holes, names, segment.seq), seq=segment.seq, upto_ts=segment.upto_ts)
+    ids = ids_of(schemas(segment.next_schemas or segment.schemas)) if segment.holes else {}
+    return replace(with_holes(tables, segment.holes, ids, segment.seq), seq=segment.seq, upto_ts=segment.upto_ts)
 
 
-def with_holes(tables: SinkTables, holes: Iterable[Hole], names: Iterable[TableName], seq: Seq) -> SinkTables:
-    """`tables` with the holes of segment `seq`, after which the log has the tables `names`."""
-    then = opened(holes, tables.holes, names, seq)
+def ids_of(tables: Tables) -> dict[TableName, int]:
+    """Of the tables of which a log has rows that are data."""
+    return {name: tables[name].table_id for name in carried(tables)}
+
+
+def with_holes(tables: SinkTables, holes: Iterable[Hole], ids: Mapping[TableName, int], seq: Seq) -> SinkTables:
+    """`tables` with the holes of segment `seq`. `ids`: as of `ids_of`, of the log's tables."""
+    then = opened(holes, tables.holes, ids, seq)
     if then == tables.holes:
         return tables
     kept = {table: replace(hole, complete=tables.complete.get(table, hole.complete)) for table, hole in then.items()}
     return replace(tables, complete={table: at for table, at in tables.complete.items() if table not in kept}, holes=kept)
 
 
-def filled(tables: SinkTables, words: Mapping[TableName, Seq]) -> SinkTables:
-    """`tables` without the holes that somebody's word says are filled: those noticed up to that segment (sidecar/shared/log/filled.py). A
-    table that was complete before its hole is so again."""
-    told = {table: hole for table, hole in tables.holes.items() if hole.seq <= words.get(table, -1)}
+def filled(tables: SinkTables, words: Iterable[FilledWord]) -> SinkTables:
+    """`tables` without the holes that somebody's word says are filled (sidecar/shared/log/filled.py). A table that was complete before its
+    hole is so again."""
+    said = [word for word in words if word.is_of(tables)]
+    told = {table: hole for table, hole in tables.holes.items() if any(word.ends(table, hole) for word in said)}
     if not told:
         return tables
     again = {table: hole.complete for table, hole in told.items() if hole.complete is not None}
@@ -84,23 +95,27 @@ def filled(tables: SinkTables, words: Mapping[TableName, Seq]) -> SinkTables:
     return replace(tables, complete={**tables.complete, **again}, holes=rest)
 
 
-def _completes(one: CompletedTable, tables: SinkTables) -> bool:
-    """It read all rows of the table that the sink lacks."""
-    hole = tables.holes.get(one.table)
+def _completes(one: CompletedTable, tables: SinkTables, name: TableName) -> bool:
+    """It read all rows of the table that the sink lacks. `name`: of the table in `tables`."""
+    hole = tables.holes.get(name)
     return one.whole and one.since_seq >= tables.began_seq and (hole is None or (one.since_seq > hole.seq and not hole.vanished))
 
 
-def _read_and_kept(segment: Manifest, before: Tables, value: Steps) -> set[TableName]:
-    """The tables of which the segment has chunks and whose rows its DDLs keep, by the names after these. Records of dumps have them;
-    up to 0.4 the record of a dump that finished in the segment had those before, and such a name counts for its own table only."""
+def _read_and_kept(segment: Manifest, before: Tables, value: Steps) -> dict[TableName, TableName]:
+    """The tables of which the segment has chunks and whose rows its DDLs keep, by the names after these, with those before. Records of
+    dumps have the former; up to 0.4 the record of a dump that finished in the segment had the latter, and such a name counts for its own
+    table only."""
     read = {chunk.table for window in segment.windows for chunk in window.chunks}
     names = {table: table for table in before} | {step.before: None for step in value if step.before is not None}
     names |= {step.before: step.after for step in value if step.before is not None and step.fate is SchemaFate.KEPT}
-    return {now for table in read if (now := names.get(table)) is not None}
+    return {now: table for table in read if (now := names.get(table)) is not None}
 
 
-def _over_ddls(tables: SinkTables, segment: Manifest, value: Steps) -> tuple[dict[TableName, CommitTs], dict[TableName, OpenHole]]:
-    """What is complete and what has a hole. A name that a table has from now on says nothing of the table that had it before."""
+def _over_ddls(
+    tables: SinkTables, segment: Manifest, value: Steps, after: Tables
+) -> tuple[dict[TableName, CommitTs], dict[TableName, OpenHole]]:
+    """What is complete and what has a hole, among the tables `after`. A name that a table has from now on says nothing of the table that
+    had it before."""
     emptied = set(_emptied(segment.ddls))
     touched = {name for step in value for name in (step.before, step.after)}
     complete = {table: since_ts for table, since_ts in tables.complete.items() if table not in touched}
@@ -116,25 +131,37 @@ def _over_ddls(tables: SinkTables, segment: Manifest, value: Steps) -> tuple[dic
         elif step.after in emptied:
             complete[step.after] = segment.upto_ts
         else:
-            holes[step.after] = _of_ddl(step, segment, tables)
+            holes[step.after] = replace(_of_ddl(step, segment, tables), table_id=after[step.after].table_id)
     return complete, holes
 
 
 def _of_ddl(step: TableStep, segment: Manifest, tables: SinkTables) -> OpenHole:
-    """The sinks carry the DDL out, with what goes by it: only rows that it brought are missing."""
-    query = next((ddl.query for ddl in segment.ddls if step.after == (ddl.schema, ddl.table)), "a DDL")
+    """The sinks carry out a DDL of the table, with what goes by it: only rows that it brought are missing. Where the segment has DDLs of
+    other tables alone, an earlier one was hidden by the changefeed: nobody has carried it out, and rows that went are still there."""
+    names = {name.folded() for name in (step.before, step.after) if name is not None}
+    query = next((ddl.query for ddl in segment.ddls if names & _named(ddl)), "")
+    vanished = bool(segment.ddls) and not query and step.before is not None
     claimed, there = (None, None) if step.before is None else (tables.complete.get(step.before), tables.holes.get(step.before))
     if there is not None:
-        return replace(there, seq=segment.seq)
-    return OpenHole(HoleCause.DDL, segment.upto_ts, segment.seq, vanished=False, text=query[:TEXT_MAX], complete=claimed)
+        return replace(there, seq=segment.seq, vanished=there.vanished or vanished)
+    text = query[:TEXT_MAX] or ("a DDL that the changefeed hides" if vanished else "a DDL")
+    return OpenHole(HoleCause.DDL, segment.upto_ts, segment.seq, vanished, text, complete=claimed)
+
+
+def _named(ddl: DdlRecord) -> set[TableName]:
+    """Whose DDL it is, names folded: an EXCHANGE PARTITION is of two tables, a RENAME may be of several."""
+    action = _action(ddl)
+    also = () if action is None else involved_by(action, ddl.query, ddl.schema)
+    return {name.folded() for name in (TableName(ddl.schema, ddl.table), *also)}
 
 
 def _emptied(ddls: tuple[DdlRecord, ...]) -> Iterator[TableName]:
     """Tables that have no rows after such a statement of theirs, by its text."""
-    for ddl in ddls:
-        try:
-            action = action_of(ddl.query)
-        except UnsupportedDdl:
-            continue
-        if action in _EMPTYING:
-            yield TableName(ddl.schema, ddl.table)
+    yield from (TableName(ddl.schema, ddl.table) for ddl in ddls if _action(ddl) in _EMPTYING)
+
+
+def _action(ddl: DdlRecord) -> Action | None:
+    try:
+        return action_of(ddl.query)
+    except UnsupportedDdl:
+        return None

@@ -22,18 +22,18 @@ from functools import partial
 from typing import NamedTuple
 
 from sidecar.shared.errors import LogBroken, OwnershipLost, SinkError
-from sidecar.shared.log.filled import read_words, upto_seqs
+from sidecar.shared.log.filled import Words
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import of_segment
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.manifests import decoded, manifest_files
-from sidecar.shared.log.sink_tables import read_sink_tables, remove_sink_tables, write_sink_tables
+from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.shared.log.skips import read_skips, skipped_rows
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.hole import Hole, HoleCause
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
-from spark_merge.delivery.complete import filled, followed, received, with_holes
+from spark_merge.delivery.complete import filled, followed, ids_of, received, with_holes
 from spark_merge.delivery.rereads import Rereads, lacking
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import LoggedSchemas
@@ -51,13 +51,13 @@ class SinkId(NamedTuple):
 
 
 class SinkRecord:
-    """For one opening of a sink. `rules`: the identity of its column rules. `tables`: as the file says, with all segments that were passed;
-    None before the first batch of a sink that has none. `written_seq`: up to which the file says it. All raise what the log's storage
-    raises, and SinkError for a file that cannot be read."""
+    """For one opening of a sink. `before`: the last generation of its files when that began. `rules`: the identity of its column rules.
+    `tables`: as the file says, with all segments that were passed; None before the first batch of a sink that has none. `written_seq`: up
+    to which the file says it. All raise what the log's storage raises, and SinkError for a file that cannot be read."""
 
-    def __init__(self, log: Folder, sink: SinkId, rereads: Rereads | None = None, *, rules: str = "") -> None:
+    def __init__(self, log: Folder, sink: SinkId, rereads: Rereads | None = None, *, before: int = -1, rules: str = "") -> None:
         self._log, self._sink, self._log_id, self._rules = log, sink, known_id(log), rules
-        self._rereads = rereads or {}
+        self._rereads, self._next_generation, self._words = rereads or {}, before + 1, Words(log)
         self._schemas = partial(LoggedSchemas, log)
         self._skips: Mapping[Seq, list[Hole]] | None = None
         self.tables: SinkTables | None = None
@@ -67,11 +67,11 @@ class SinkRecord:
         """The sink has segments. Raises SinkError where its rows are of other column rules."""
         there = self._named()
         self._check_rules(there or SinkTables(*self._sink, Seq(0), None, Seq(0), None))
-        tables = self._of_this_output(there)
+        tables = there if there is not None and there.output == self._sink.output else None
         if tables is None or not self._is_of_this_log(tables):
             next_seq = Seq(accepted.seq + 1)
             unknown = SinkTables(*self._sink, next_seq, began_ts=None, seq=accepted.seq, upto_ts=accepted.upto_ts)
-            self._write(unknown, owner)
+            self._write(replace(unknown, generation=self._next_generation), owner)
         else:
             self.tables, self.written_seq = tables, tables.seq
             self.passed(self._still_there(range(tables.seq + 1, accepted.seq + 1)), owner)
@@ -79,9 +79,8 @@ class SinkRecord:
 
     def begin(self, first: Manifest, owner: Owner) -> None:
         """Segment `first` is the first one that the sink receives."""
-        self._of_this_output(self._named())
-        before = Seq(first.seq - 1)
-        self._write(SinkTables(*self._sink, first.seq, began_ts=first.after_ts, seq=before, upto_ts=first.after_ts), owner)
+        tables = SinkTables(*self._sink, first.seq, began_ts=first.after_ts, seq=Seq(first.seq - 1), upto_ts=first.after_ts)
+        self._write(replace(tables, generation=self._next_generation), owner)
 
     def passed(self, segments: Sequence[Manifest], owner: Owner) -> None:
         """The sink has accepted these. Raises OwnershipLost where a later worker has the sink."""
@@ -89,13 +88,13 @@ class SinkRecord:
         assert tables is not None, "begin or resume comes first"
         for segment in segments:
             if segment.seq > tables.seq:
-                before, names = tables, (*tables.complete, *tables.holes)
-                tables = with_holes(tables, self._skipped(segment), names, segment.seq)
+                before, skipped = tables, self._skipped(segment)
+                tables = with_holes(tables, skipped, ids_of(self._schemas(segment.schemas)) if skipped else {}, segment.seq)
                 tables = followed(tables, received(segment, self._sink.name), self._schemas)
                 tables = _without(tables, lacking(self._rereads, above_ts=before.upto_ts, upto_ts=segment.upto_ts))
                 due |= segment.next_schemas is not None or (before.complete, before.holes) != (tables.complete, tables.holes)
         if tables.holes:
-            before, tables = tables, filled(tables, upto_seqs(read_words(self._log), tables))
+            before, tables = tables, filled(tables, self._words.read())
             due |= before is not tables
         if due or tables.seq - (self.written_seq or 0) >= LAG_MAX:
             self._check_owner(owner)
@@ -121,13 +120,6 @@ class SinkRecord:
         write_sink_tables(self._log, self.tables, log_id=self._log_id)
         self.written_seq = tables.seq
 
-    def _of_this_output(self, there: SinkTables | None) -> SinkTables | None:
-        """Another output's files say nothing of this one: they go, or a later worker there would hide those of this one's."""
-        if there is None or there.output == self._sink.output:
-            return there
-        remove_sink_tables(self._log, self._sink.name)
-        return None
-
     def check_begun(self) -> None:
         """The sink has nothing but rows of a batch that it has begun: `begin` wrote the file before. Raises SinkError as `resume`."""
         if (tables := self._named()) is not None:
@@ -148,8 +140,8 @@ class SinkRecord:
 
     def _check_owner(self, owner: Owner) -> None:
         """A worker that was frozen after it had accepted a batch has a successor, whose file counts: it ends."""
-        rest = self._named()
-        if rest is not None and rest.output == self._sink.output and (rest.epoch, rest.incarnation) > owner:
+        rest, generation = self._named(), 0 if self.tables is None else self.tables.generation
+        if rest is not None and (rest.generation, rest.epoch, rest.incarnation) > (generation, *owner):
             raise OwnershipLost(
                 f"sink {self._sink.name} is of worker {rest.incarnation} of epoch {rest.epoch}, and this is worker {owner.incarnation} of"
                 f" epoch {owner.epoch}",

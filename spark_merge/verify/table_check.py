@@ -198,9 +198,10 @@ class TableCheck:
         none = key_table(schema, []) if by_keys else None
         reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS), keys=none)
         self._form, self._shown, low_ts = reading.form, reading.schema, CommitTs(accepted.upto_ts or 0)
+        self.report.after_seq, self.report.table_id = accepted.seq, schema.table_id
         moving = Moving(context.log, schema, after=accepted.seq, low_ts=low_ts)
         ranges = self._chosen(schema, rows, by_keys=by_keys)
-        self._table_rows, self.report.rows_total, self.report.after_seq = rows, int(rows * self.sample), accepted.seq
+        self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
         buckets = max(1, min(2 * min(rows, len(ranges) * PART_ROWS) // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(ranges) * (2 if by_keys else 1)
         self._saves = len(ranges) > context.runner.cores

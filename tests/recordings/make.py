@@ -45,6 +45,7 @@ STREAMS = (
     "binlog-dups",
     "binlog-ddl2",
     "zero",
+    "holes",
 )
 ANSWERS = "cluster"
 """Not a stream: two small files, copied as they are."""
@@ -70,6 +71,8 @@ def kept_files(folder: Path) -> list[Path]:
 
 def _feeds_unread(folder: Path) -> Iterator[Path]:
     for feed in json.loads((folder / "recording.json").read_bytes()).get("feeds", {}).values():
+        if isinstance(feed, str):  # `holes` has the changefeed's id alone, and no feed that is not read
+            continue
         (protocol,) = parse_qs(urlsplit(feed["sink_uri"]).query)["protocol"]
         if feed["kind"] == "kafka" and protocol not in PROTOCOLS_READ:
             yield Path(feed["file"])

@@ -330,10 +330,10 @@ class Stage:
         self.beside = Beside.RIGHT
         self.limits = DumpLimits(readers=1)
         self.through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
-        self.sightings = SeenHoles()
+        self.sightings = SeenHoles(lambda: CommitTs(1 << 62), lambda _: None)
 
     def attach(self, *, epoch: int = 1) -> Pipeline:
-        self.sightings = SeenHoles()
+        self.sightings = SeenHoles(lambda: CommitTs(1 << 62), lambda _: None)
         outside = Outside(
             feed=self.feed,
             codec=FakeCodec(self.feed),
@@ -1484,15 +1484,17 @@ def hole_at(since_ts: int) -> Hole:
     return Hole(HoleCause.IMPORT, CommitTs(since_ts), (TABLE,), False, "IMPORT INTO t")
 
 
-def test_a_hole_is_in_the_first_segment_that_reaches_it_even_if_nothing_else_is() -> None:
+def test_what_was_seen_is_in_the_next_segment_even_if_nothing_else_is_and_a_hole_once_the_log_is_there() -> None:
     stage = Stage()
     pipeline = stage.attach()
     stage.sightings.put(Sighting("imports", "7", hole_at(150)))
     for upto in (101, 201):
         stage.feed.say(resolved(upto))
         pipeline.step(poll_s=0)
-    (manifest,) = stage.manifests()
-    assert (manifest.upto_ts, manifest.rows, manifest.holes, manifest.seen) == (200, 0, (hole_at(150),), {"imports": "7"})
+    assert [(one.upto_ts, one.rows, one.holes, [each.hole for each in one.waiting], one.seen) for one in stage.manifests()] == [
+        (100, 0, (), [hole_at(150)], {"imports": "7"}),
+        (200, 0, (hole_at(150),), [], {"imports": "7"}),
+    ]
 
 
 def test_how_far_watchers_have_looked_is_carried_from_segment_to_segment_and_owner_to_owner() -> None:

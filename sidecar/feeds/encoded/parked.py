@@ -44,10 +44,8 @@ class MessageParking:
         self._polled = messages
 
     def _named_by(self, error: FeedError) -> Iterator[Message]:
-        """Of several at one place, those that the codec cannot read come first."""
-        there = [one for one in self._polled if f"{one.at()}:" in error.message]
-        yield from (one for one in there if len(there) > 1 and self._is_unreadable(one))
-        yield from there
+        """None that the codec can read: what is wrong is not in it then, and the stream would stop behind it, too."""
+        yield from (one for one in self._polled if f"{one.at()}:" in error.message and self._is_unreadable(one))
 
     def _is_unreadable(self, message: Message) -> bool:
         try:

@@ -1,17 +1,19 @@
-"""Words that a table's holes are filled in a sink, one file a word, beside the segments:
+"""Words that holes are filled in a sink: files of words, beside the segments.
 
-    filled/{upto_seq:020d}-{random}.json      whose holes, by whom, why, when
+    filled/{random}.json      of which tables in which sink, by whom, why, when
 
-- A word is of the holes that were noticed up to a segment (model/hole.py). Of a later one it says nothing, however late it is written. So
-  it is right whenever a worker finds it, and however often.
+- A word is of the holes that a table has, by its id, in a sink of a log, and of what the sink was when it was given: not of another table
+  that has the name by then, nor of a target that begins again, nor of another log (`FilledWord.is_of`, `FilledWord.ends`).
+- It is of the holes that were noticed up to a segment (model/hole.py). Of a later one it says nothing, however late it is written. So it
+  is right whenever a worker finds it, and however often.
 - An operator gives it, and a verification of the whole table that began behind that segment and ended with no difference.
-- Nothing removes a word: it says who answers for a table that no dump has read again.
+- A file is never changed, and nothing removes it: it says who answers for a table that no dump has read again.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -19,7 +21,9 @@ import msgspec
 
 from sidecar.shared.errors import LogBroken
 from sidecar.shared.log import storage
+from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.hole import OpenHole
 from sidecar.shared.model.nouns import Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkTables
 
@@ -29,51 +33,85 @@ _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 @dataclass(frozen=True, slots=True)
 class FilledWord:
-    """`sink`: its name. `upto_seq`: of holes that were noticed up to there. `by`: user@host, or the verification. `at_ms`: wall clock."""
+    """`sink`: its name; `generation`: as of SinkTables. `table_id`: as of OpenHole. `upto_seq`: of holes that were noticed up to there.
+    `by`: user@host, or the verification. `at_ms`: wall clock."""
 
     sink: str
+    generation: int
     table: TableName
+    table_id: int
     upto_seq: Seq
     by: str
     reason: str
     at_ms: int
 
+    def is_of(self, tables: SinkTables) -> bool:
+        return (self.sink, self.generation) == (tables.sink, tables.generation)
 
-class _File(msgspec.Struct):
+    def ends(self, table: TableName, hole: OpenHole) -> bool:
+        """A hole of a sink that it is of. Where the source has no ids, it goes by the name."""
+        is_its = self.table_id == hole.table_id and (self.table_id != 0 or self.table == table)
+        return is_its and hole.seq <= self.upto_seq
+
+
+class _Word(msgspec.Struct):
     sink: str
+    generation: _Number
     table: tuple[str, str]
+    table_id: _Number
     upto_seq: _Number
     by: str
     reason: str
     at_ms: int
 
 
-def write_word(log: Folder, word: FilledWord) -> None:
+class _File(msgspec.Struct):
+    log: str
+    words: tuple[_Word, ...]
+
+
+def write_words(log: Folder, words: Sequence[FilledWord]) -> None:
     """Durable when it returns. Raises as the log's storage."""
-    data = msgspec.json.format(msgspec.json.encode(asdict(word)), indent=1)
-    storage.create_exclusively(log, f"{FOLDER}/{word.upto_seq:020d}-{secrets.token_hex(8)}.json", data)
+    data = msgspec.json.encode({"log": known_id(log), "words": [asdict(word) for word in words]})
+    storage.create_exclusively(log, f"{FOLDER}/{secrets.token_hex(16)}.json", msgspec.json.format(data, indent=1))
+
+
+class Words:
+    """Of a log, as they come: each file is read once."""
+
+    def __init__(self, log: Folder) -> None:
+        self._log = log
+        self._known: dict[str, tuple[FilledWord, ...]] = {}
+
+    def read(self) -> list[FilledWord]:
+        """Raises LogBroken for a file that cannot be read, and as the log's storage."""
+        names = [f"{FOLDER}/{name}" for name in storage.list_names(self._log, under=FOLDER, deep=False) if name.endswith(".json")]
+        if new := [name for name in names if name not in self._known]:
+            own = known_id(self._log)
+            files = storage.read_files(self._log, new)
+            self._known |= {name: _words(self._log, name, data, own) for name, data in files.items()}
+        return [word for name in names for word in self._known.get(name, ())]
 
 
 def read_words(log: Folder) -> list[FilledWord]:
-    """All of the log, oldest segment first. Raises LogBroken for one that cannot be read, and as the log's storage."""
-    names = sorted(f"{FOLDER}/{name}" for name in storage.list_names(log, under=FOLDER, deep=False) if name.endswith(".json"))
-    files = storage.read_files(log, names) if names else {}
-    return [_word(log, name, files[name]) for name in names if name in files]
+    """All of the log, in the order of their times. Raises as `Words.read`."""
+    return sorted(Words(log).read(), key=lambda word: word.at_ms)
 
 
-def upto_seqs(words: Iterable[FilledWord], tables: SinkTables) -> dict[TableName, Seq]:
-    """Up to which segment each table's holes are filled in that sink, by what is said of it."""
-    said: dict[TableName, Seq] = {}
-    for word in words:
-        if word.sink == tables.sink:
-            said[word.table] = max(word.upto_seq, said.get(word.table, word.upto_seq))
-    return said
-
-
-def _word(log: Folder, name: str, data: bytes) -> FilledWord:
+def _words(log: Folder, name: str, data: bytes, own: str) -> tuple[FilledWord, ...]:
     try:
         file = msgspec.json.decode(data, type=_File)
     except ValueError as error:
-        hint = "restore it from a backup, or remove it: the table's hole is then reported as open again until a dump fills it"
+        hint = "restore it from a backup, or remove it: the tables' holes are then reported as open again until a dump fills them"
         raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=hint) from error
-    return FilledWord(file.sink, TableName(*file.table), Seq(file.upto_seq), file.by, file.reason, file.at_ms)
+    return tuple(_word(one) for one in file.words if file.log == own)
+
+
+def _word(word: _Word) -> FilledWord:
+    table = TableName(*word.table)
+    return FilledWord(word.sink, word.generation, table, word.table_id, Seq(word.upto_seq), word.by, word.reason, word.at_ms)
+
+
+def word_of(tables: SinkTables, table: TableName, *, upto_seq: Seq, by: str, reason: str, at_ms: int) -> FilledWord:
+    """That the hole of this table, which has one in `tables`, is filled."""
+    return FilledWord(tables.sink, tables.generation, table, tables.holes[table].table_id, upto_seq, by, reason, at_ms)

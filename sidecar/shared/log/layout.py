@@ -10,7 +10,7 @@
     verify/{id}/…           a verification's files (verification.py)
     certificates/{dump}.json     the certificate of a finished dump (certificate.py); {dump}.parts/ is what is collected for it
     reports/{dump}.html          a report of a dump that is over, for people (sidecar/report)
-    sinks/{name}@{epoch}-{incarnation}.json   which tables a sink has whole, by the worker that wrote it (sink_tables.py)
+    sinks/{name}@{generation}-{epoch}-{incarnation}.json   which tables a sink has whole, by the worker that wrote it (sink_tables.py)
     inbox/{number}          what TiCDC's own sink has handed over and no segment has yet (inbox.py)
     changefeed.txt          whose log it is            log.txt   which one (`identity`)
     reserve                 room that is given up on a full volume (reserve.py)
@@ -116,15 +116,21 @@ def skip_name(seq: Seq, ordinal: int) -> str:
     return f"{SKIPS}/{seq:020d}-{ordinal:010d}.json"
 
 
-def sink_tables_name(sink: str, epoch: int, incarnation: int) -> str:
+def sink_tables_name(sink: str, generation: int, epoch: int, incarnation: int) -> str:
     """Of the worker's file: no other worker of the sink writes it."""
-    return f"{SINK_TABLES}/{_sink_stem(sink)}@{epoch:010d}-{incarnation:010d}.json"
+    return f"{SINK_TABLES}/{_sink_stem(sink)}@{generation:06d}-{epoch:010d}-{incarnation:010d}.json"
 
 
 def sink_tables_of(sink: str, names: Iterable[str]) -> list[str]:
     """The sink's files among `names`, without their folder: the latest worker's last. Versions up to 0.5.0 had one for all workers."""
     stem = _sink_stem(sink)
     return sorted(name for name in names if name == f"{stem}.json" or (name.startswith(f"{stem}@") and name.endswith(".json")))
+
+
+def sink_generation(name: str) -> int:
+    """Of a name of `sink_tables_of`."""
+    _, at, worker = name.rpartition("@")
+    return int(worker.partition("-")[0]) if at else 0
 
 
 def _sink_stem(sink: str) -> str:

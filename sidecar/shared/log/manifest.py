@@ -19,7 +19,7 @@ import msgspec
 
 import sidecar
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.hole import Hole, HoleCause
+from sidecar.shared.model.hole import Hole, HoleCause, WaitingHole
 from sidecar.shared.model.nouns import FIRST_SEQ, MARK_TABLE, CommitTs, Lane, ReadEnd, Seq, TableName
 
 FORMAT_VERSION = 2
@@ -94,7 +94,8 @@ class Manifest:
 
     `dumps_file`: has the dumps' tables that are not in `dumps` (dumps_file.py); empty: there are none.
 
-    `holes`: those that were noticed when it was written. `seen`: how far each watcher of causes has looked, by its name (model/hole.py).
+    `holes`: those that were noticed when it was written. `waiting`: holes that were seen, and that the log has
+    not come to. `seen`: how far each watcher of causes has looked, by its name (model/hole.py).
 
     `data_sha256`: as of DataFile. `previous`: the sha256 of the bytes of the previous segment's manifest, in hex. The log fills it in; it
     is empty in the first segment, and where it is not known. Each is empty in logs of 0.4 and before.
@@ -125,6 +126,7 @@ class Manifest:
     read_ends: dict[Lane, ReadEnd] = field(default_factory=dict)
     holes: tuple[Hole, ...] = ()
     seen: dict[str, str] = field(default_factory=dict)
+    waiting: tuple[WaitingHole, ...] = ()
 
     @property
     def dumps(self) -> tuple[dict[str, Any], ...]:
@@ -189,6 +191,10 @@ class _Hole(msgspec.Struct):
     text: str
 
 
+class _Waiting(_Hole):
+    ids: tuple[int, ...] = ()
+
+
 class _Manifest(msgspec.Struct):
     seq: _Seq
     epoch: _Count
@@ -215,6 +221,7 @@ class _Manifest(msgspec.Struct):
     read_ends: dict[Lane, tuple[int, _Epoch]] = {}
     holes: tuple[_Hole, ...] = ()
     seen: dict[str, str] = {}
+    waiting: tuple[_Waiting, ...] = ()
 
 
 _MINOR = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\b")
@@ -265,6 +272,7 @@ def to_json(manifest: Manifest) -> bytes:
         | ({"previous": manifest.previous} if manifest.previous else {})
         | ({"holes": [_hole_to_json(hole) for hole in manifest.holes]} if manifest.holes else {})
         | ({"seen": manifest.seen} if manifest.seen else {})
+        | ({"waiting": [_hole_to_json(one.hole) | {"ids": sorted(one.table_ids)} for one in manifest.waiting]} if manifest.waiting else {})
         | ({"writer": sidecar.__version__, "id": manifest.id} if manifest.id else {})
     )
     return data[:-1] + b',"sum":"%b"}' % _sum(data) if manifest.id else data
@@ -340,7 +348,9 @@ def from_json(data: bytes, *, name: str) -> Manifest:
     read_ends = {lane: ReadEnd(*end) for lane, end in manifest.read_ends.items()}
     windows = tuple(map(_window, manifest.windows))
     holes = tuple(map(_hole, manifest.holes))
-    return Manifest(**fields | {"ddls": ddls, "windows": windows, "table_rows": by_table, "read_ends": read_ends, "holes": holes})
+    waiting = tuple(WaitingHole(_hole(one), frozenset(one.ids)) for one in manifest.waiting)
+    read = {"ddls": ddls, "windows": windows, "table_rows": by_table, "read_ends": read_ends, "holes": holes, "waiting": waiting}
+    return Manifest(**fields | read)
 
 
 def _minor(version: str, name: str) -> tuple[int, int]:
@@ -358,7 +368,7 @@ def _large_numbers(value: _Manifest) -> Iterator[int]:
         *value.positions.values(),
         *(position for position, _ in value.read_ends.values()),
         *(ddl.commit_ts for ddl in value.ddls),
-        *(hole.since_ts for hole in value.holes),
+        *(hole.since_ts for hole in (*value.holes, *value.waiting)),
     )
     for window in value.windows:
         yield from (window.low_ts, window.high_ts, *(chunk.read_tso or 0 for chunk in window.chunks))

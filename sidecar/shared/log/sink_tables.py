@@ -1,9 +1,9 @@
 """Which tables each sink has whole, and which have a hole, in files beside the segments (`SinkTables`); the sink's worker writes them.
 
-    sinks/{name}@{epoch}-{incarnation}.json
+    sinks/{name}@{generation}-{epoch}-{incarnation}.json
 
 - A worker has a file of its own, and that of the latest one counts: one that was frozen amid a write changes nothing of its successor's.
-  Where a name moves to another output, whose workers begin at 1 again, the first of them removes the files of the other's.
+  The target counts its workers, from 1 again when it is emptied or another one takes its place: that is the next generation.
 - The worker writes it before the first batch of a sink, and before it reports that segments are accepted which change it: retention goes
   by the report, so what the file lacks can be made of the segments that are still there (spark_merge/delivery/sink_record.py).
 - It names its log. What another log left in this folder says nothing of this one.
@@ -20,7 +20,7 @@ import msgspec
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.identity import known_id
-from sidecar.shared.log.layout import SINK_TABLES, sink_tables_name, sink_tables_of
+from sidecar.shared.log.layout import SINK_TABLES, sink_generation, sink_tables_name, sink_tables_of
 from sidecar.shared.log.manifest import UNREADABLE
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.hole import HoleCause, OpenHole
@@ -45,6 +45,7 @@ class _Hole(msgspec.Struct):
     vanished: bool
     text: str
     complete: _Number | None
+    table_id: _Number = 0
 
 
 class _File(msgspec.Struct):
@@ -63,6 +64,7 @@ class _File(msgspec.Struct):
     complete: tuple[tuple[str, str, _Number], ...]
     rules: str = ""
     holes: tuple[_Hole, ...] = ()
+    generation: _Number = 0
 
 
 def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
@@ -82,7 +84,8 @@ def write_sink_tables(log: Folder, tables: SinkTables, *, log_id: str) -> None:
     }
     written |= {"rules": tables.rules} if tables.rules else {}
     written |= {"holes": [_hole_to_json(*one) for one in sorted(tables.holes.items())]} if tables.holes else {}
-    own = sink_tables_name(tables.sink, tables.epoch, tables.incarnation)
+    written |= {"generation": tables.generation} if tables.generation else {}
+    own = sink_tables_name(tables.sink, tables.generation, tables.epoch, tables.incarnation)
     storage.write_atomically(log, own, msgspec.json.format(msgspec.json.encode(written), indent=0))
     if rest := [name for name in _names(log, tables.sink) if name < own]:
         storage.remove(log, rest)
@@ -98,10 +101,9 @@ def read_sink_tables(log: Folder, sinks: Iterable[str]) -> dict[str, SinkTables]
     return {latest[name]: tables for name, data in files.items() if (tables := _from_json(log, name, data, log_id)) is not None}
 
 
-def remove_sink_tables(log: Folder, sink: str) -> None:
-    """All files of that name. Raises as the log's storage."""
-    if names := _names(log, sink):
-        storage.remove(log, names)
+def last_generation(log: Folder, sink: str) -> int:
+    """Of the sink's files; -1 where there are none. Raises as the log's storage."""
+    return max((sink_generation(name.rpartition("/")[2]) for name in _names(log, sink)), default=-1)
 
 
 def _names(log: Folder, sink: str) -> list[str]:
@@ -136,17 +138,18 @@ def _from_json(log: Folder, name: str, data: bytes, log_id: str) -> SinkTables |
         file.incarnation,
         file.rules,
         {TableName(hole.schema, hole.table): _hole(hole) for hole in file.holes},
+        file.generation,
     )
 
 
 def _hole_to_json(table: TableName, hole: OpenHole) -> dict[str, object]:
-    ts = {"since_ts": str(hole.since_ts), "complete": _text(hole.complete)}
+    ts = {"since_ts": str(hole.since_ts), "complete": _text(hole.complete), "table_id": hole.table_id}
     return table._asdict() | ts | {"cause": hole.cause, "seq": hole.seq, "vanished": hole.vanished, "text": hole.text}
 
 
 def _hole(hole: _Hole) -> OpenHole:
     complete = None if hole.complete is None else CommitTs(hole.complete)
-    return OpenHole(hole.cause, CommitTs(hole.since_ts), Seq(hole.seq), hole.vanished, hole.text, complete)
+    return OpenHole(hole.cause, CommitTs(hole.since_ts), Seq(hole.seq), hole.vanished, hole.text, complete, hole.table_id)
 
 
 def _text(ts: CommitTs | None) -> str | None:

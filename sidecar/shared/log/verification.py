@@ -216,16 +216,15 @@ def _beginning(text: str) -> str:
 
 
 class TableReport(msgspec.Struct, omit_defaults=True):
-    """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's
-    statistics. `moving`: keys that changed each time that they were looked at. `look`: which one is under way, since `look_ms`, at
-    `pending` keys; 0: the first one, at all rows.
-    `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
-    to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
-    `expected`: rows that differ in a kind that `unjudged` names, so that they are no differences.
-    `why`: of a table that was skipped, failed or was compared in part only. `waiting_for`: of one that runs; empty:
-    nothing. `after_seq`: the sink's position when the comparison began, so both sides were read once the log had this segment; None: not
-    known, as by 0.4 and before. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty: without this
-    bound."""
+    """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's statistics.
+    `moving`: keys that changed each time that they were looked at. `look`: which one is under way, since `look_ms`, at `pending` keys; 0:
+    the first one, at all rows. `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once
+    only, because there are too many to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra
+    rows were not looked for. `expected`: rows that differ in a kind that `unjudged` names, so that they are no differences. `why`: of a
+    table that was skipped, failed or was compared in part only. `waiting_for`: of one that runs; empty: nothing. `after_seq`: the sink's
+    position when the comparison began, so both sides were read once the log had this segment; None: not known, as by 0.4 and before.
+    `table_id`: of the table that was compared; 0: the source has none. `lower`, `upper`: the slice that was compared has the keys in
+    `(lower, upper]`; empty: without this bound."""
 
     sink: str
     schema: str
@@ -258,6 +257,7 @@ class TableReport(msgspec.Struct, omit_defaults=True):
     look_ms: int = 0
     pending: int = 0
     after_seq: int | None = None
+    table_id: int = 0
 
     @property
     def name(self) -> TableName:

@@ -1,13 +1,15 @@
 """Holes: rows that came, changed or vanished in TiDB without a change in the feed.
 
-    a watcher sees a cause ─► Sighting ─► the pipeline, once the log is there ─► Hole in a manifest ─► OpenHole of each sink ─► filled
+    a watcher sees a cause ─► Sighting ─► WaitingHole in a manifest, until the log is there ─► Hole in a manifest ─► OpenHole of each sink
+      ─► filled
 
 - A hole is of whole tables, from `since_ts` on. It is durable with the manifest of the segment in which it was noticed, so it was caused
   before the next segment begins. What a dump reads whose pass begins in a later segment has its rows.
 - A sink that receives that segment has the table incomplete until the hole is filled there: by a whole dump whose pass began in a later
   segment, or by somebody's word (log/filled.py), an operator's or that of a verification that ended without a difference.
 - Where rows vanished, no dump fills it: it brings rows and removes none. The verification with repair that follows an exact dump does.
-- A watcher says how far it has looked. The manifest keeps that beside the holes, so what it saw is noticed again after a crash, or was.
+- Tables go by their ids where the source has some: a name can be another table's by the time that somebody looks.
+- A watcher says how far it has looked. The manifest keeps that with what it saw, so after a crash it is there or is seen again.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What `watcher` saw, or only how far it has looked: `seen`, of its own form, empty for one that keeps no place. `table_ids`: ids of
+    """What `watcher` saw, or only how far it has looked: `seen`, of its own form; empty: what comes with it says that. `table_ids`: ids of
     tables or partitions, whatever their names are by then; where there are none, `hole.tables` says it."""
 
     watcher: str
@@ -58,26 +60,39 @@ class Sighting:
     hole: Hole | None = None
     table_ids: frozenset[int] = frozenset()
 
-    def among(self, tables: Mapping[TableName, TableSchema]) -> Hole | None:
-        """The hole of those of `tables`; None where it is of none of them."""
-        hole = self.hole
-        if hole is None:
-            return None
-        if self.table_ids:
-            ids = self.table_ids
-            there = tuple(sorted(name for name, table in tables.items() if table.table_id in ids or not ids.isdisjoint(table.physical_ids)))
+
+@dataclass(frozen=True, slots=True)
+class WaitingHole:
+    """A hole that the log has not come to, or whose `table_ids` no table of it has yet."""
+
+    hole: Hole
+    table_ids: frozenset[int] = frozenset()
+
+
+class TablesById:
+    """Of a log's tables."""
+
+    def __init__(self, tables: Mapping[TableName, TableSchema]) -> None:
+        self._names = {name.folded(): name for name in tables}
+        self._of_id = {id_: name for name, table in tables.items() for id_ in (table.table_id, *table.physical_ids) if id_}
+
+    def hole(self, waiting: WaitingHole) -> Hole | None:
+        """Of those of its tables that are there; None where none is."""
+        hole = waiting.hole
+        if waiting.table_ids:
+            names = {name for id_ in waiting.table_ids if (name := self._of_id.get(id_)) is not None}
         elif hole.tables is None:
-            return replace(hole, text=hole.text[:TEXT_MAX])
+            return hole
         else:
-            folded = {name.folded() for name in hole.tables}
-            there = tuple(sorted(name for name in tables if name.folded() in folded))
-        return replace(hole, tables=there, text=hole.text[:TEXT_MAX]) if there else None
+            names = {name for table in hole.tables if (name := self._names.get(table.folded())) is not None}
+        return replace(hole, tables=tuple(sorted(names))) if names else None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenHole:
-    """Of one table in one sink. `since_ts`, `cause`, `text`: of the first of several. `seq`: the last segment in which one was noticed.
-    `complete`: from where on the sink had all rows before it; None: it had not."""
+    """Of one table in one sink. Of several: `since_ts` is the least one; `cause` and `text` are those of the one that was noticed first;
+    `seq` is the last segment in which one was noticed. `complete`: from where on the sink had all rows before it; None: it had not.
+    `table_id`: of the table; 0: the source has none."""
 
     cause: HoleCause
     since_ts: CommitTs
@@ -85,14 +100,18 @@ class OpenHole:
     vanished: bool
     text: str
     complete: CommitTs | None = None
+    table_id: int = 0
 
 
-def opened(holes: Iterable[Hole], there: Mapping[TableName, OpenHole], tables: Iterable[TableName], seq: Seq) -> dict[TableName, OpenHole]:
-    """`there` with the holes of segment `seq`, among a log's `tables`."""
-    then, names = dict(there), tuple(tables)
+def opened(
+    holes: Iterable[Hole], there: Mapping[TableName, OpenHole], tables: Mapping[TableName, int], seq: Seq
+) -> dict[TableName, OpenHole]:
+    """`there` with the holes of segment `seq`. `tables`: the log's, with their ids."""
+    then = dict(there)
     for hole in holes:
-        for table in names if hole.tables is None else hole.tables:
+        for table in tables if hole.tables is None else hole.tables:
             first = then.get(table)
-            new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text[:TEXT_MAX])
-            then[table] = new if first is None else replace(first, seq=seq, vanished=first.vanished or hole.vanished)
+            new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text[:TEXT_MAX], table_id=tables.get(table, 0))
+            since_ts = hole.since_ts if first is None else min(first.since_ts, hole.since_ts)
+            then[table] = new if first is None else replace(first, since_ts=since_ts, seq=seq, vanished=first.vanished or hole.vanished)
     return then

@@ -67,7 +67,8 @@ class SinkTables:
     had earlier ones, of which nothing is known. `upto_ts`: the end of segment `seq`, None where that is not known. `complete`: the
     commit-ts from which on it has all rows of a table. A table that is not in it lacks rows, as far as is known. `epoch`, `incarnation`: of
     the worker that wrote it. `rules`: the identity of the sink's column rules and salt, empty for none. `holes`: of tables that are not in
-    `complete` (model/hole.py)."""
+    `complete` (model/hole.py). `generation`: how often a sink of this name has begun without any segment: once more for each target that
+    was emptied or taken instead of another one."""
 
     sink: str
     output: str
@@ -80,6 +81,7 @@ class SinkTables:
     incarnation: int = 0
     rules: str = ""
     holes: Mapping[TableName, OpenHole] = field(default_factory=dict)
+    generation: int = 0
 
     def incomplete(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those of `tables`, by name."""

@@ -88,8 +88,8 @@ def test_a_word_is_of_the_holes_that_are_listed_and_has_a_name(
     ]  # fmt: skip
     assert all("@" in word.by and word.at_ms for word in words)
     tables = read_sink_tables(log, ["lake"])["lake"]
-    assert set(filled(tables, {A: words[0].upto_seq}).holes) == {B}
-    assert set(filled(replace(tables, holes={A: replace(IMPORTED, seq=Seq(8))}), {A: words[0].upto_seq}).holes) == {A}, "a later one"
+    assert set(filled(tables, words).holes) == {B}
+    assert set(filled(replace(tables, holes={A: replace(IMPORTED, seq=Seq(8))}), words).holes) == {A}, "a later one"
     assert run(monkeypatch, "holes", "--config", config) == 0
     assert f"filled: shop.orders in sink lake, noticed up to segment 7 [{words[0].by}]: restored by hand" in capsys.readouterr().out
 

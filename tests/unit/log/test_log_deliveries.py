@@ -12,7 +12,7 @@ from sidecar.shared.log import deliveries as log_deliveries
 from sidecar.shared.log import storage
 from sidecar.shared.log.deliveries import LogDeliveries
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
-from sidecar.shared.log.filled import FilledWord, write_word
+from sidecar.shared.log.filled import FilledWord, write_words
 from sidecar.shared.log.identity import OWN_ID_NAME
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.sink_tables import write_sink_tables
@@ -167,7 +167,7 @@ def test_who_filled_a_hole_is_read_before_the_table_has_none(folder: Folder) -> 
     a = TableName("s", "a")
     hole = OpenHole(HoleCause.IMPORT, CommitTs(5), Seq(3), vanished=False, text="")
     holed = SinkTables("lake", "", Seq(0), None, Seq(6), None, holes={a: hole})
-    word = FilledWord("lake", a, Seq(3), "alice@db1", "by hand", 1)
+    word = FilledWord("lake", 0, a, 0, Seq(3), "alice@db1", "by hand", 1)
     deliveries = LogDeliveries(folder)
 
     def report(tables: SinkTables) -> None:
@@ -179,7 +179,7 @@ def test_who_filled_a_hole_is_read_before_the_table_has_none(folder: Folder) -> 
 
     report(holed)
     assert (deliveries.tables["lake"], deliveries.words) == (holed, ())
-    write_word(folder, word)
+    write_words(folder, [word])
     report(replace(holed, seq=Seq(7), holes={}))
     assert deliveries.words == [word]
     storage.create_exclusively(folder, "filled/x.json", b"{")

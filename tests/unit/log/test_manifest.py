@@ -12,7 +12,7 @@ import sidecar
 from sidecar.shared.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestOfLaterVersion, ManifestUnreadable, from_json, to_json
 from sidecar.shared.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.hole import Hole, HoleCause
+from sidecar.shared.model.hole import Hole, HoleCause, WaitingHole
 from sidecar.shared.model.nouns import (
     Column,
     ColumnDefinition,
@@ -68,6 +68,14 @@ manifests = st.builds(
         max_size=2,
     ).map(tuple),
     seen=st.dictionaries(texts, texts, max_size=2),
+    waiting=st.lists(
+        st.builds(
+            WaitingHole,
+            st.builds(Hole, st.sampled_from(HoleCause), ts, st.none() | st.lists(names, max_size=2).map(tuple), st.booleans(), texts),
+            st.frozensets(numbers, max_size=2),
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 columns = st.builds(
     Column,

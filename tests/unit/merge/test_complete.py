@@ -11,6 +11,7 @@ import pytest
 
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
+from sidecar.shared.log.filled import word_of
 from sidecar.shared.log.manifest import DdlRecord, Manifest
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.hole import Hole, HoleCause, OpenHole
@@ -111,7 +112,7 @@ def test_the_segment_is_counted_in() -> None:
 # ---- holes ----------------------------------------------------------------------------------------------------------
 
 IMPORTED = Hole(HoleCause.IMPORT, CommitTs(560), (A,), False, "IMPORT INTO a")
-OPEN_A = OpenHole(HoleCause.IMPORT, CommitTs(450), Seq(4), False, "IMPORT INTO a", SINCE)
+OPEN_A = OpenHole(HoleCause.IMPORT, CommitTs(450), Seq(4), False, "IMPORT INTO a", SINCE, table_id=1)
 LACKS_A = replace(BEGAN, holes={A: OPEN_A})
 
 
@@ -123,7 +124,7 @@ def after_hole(hole: Hole, has: SinkTables = HAS_A, progress: Progress | None = 
 def test_a_table_with_a_hole_is_not_complete() -> None:
     tables = after_hole(IMPORTED)
     assert tables.complete == {}
-    assert tables.holes == {A: OpenHole(HoleCause.IMPORT, CommitTs(560), Seq(5), False, "IMPORT INTO a", SINCE)}
+    assert tables.holes == {A: OpenHole(HoleCause.IMPORT, CommitTs(560), Seq(5), False, "IMPORT INTO a", SINCE, table_id=1)}
 
 
 def test_a_hole_of_every_table_is_one_of_each_that_has_rows_in_the_log() -> None:
@@ -152,11 +153,29 @@ def test_a_dump_of_a_part_fills_nothing_and_one_fills_nothing_where_rows_vanishe
 
 def test_a_word_ends_the_holes_that_were_noticed_up_to_its_segment() -> None:
     vanished = replace(LACKS_A, holes={A: replace(OPEN_A, vanished=True)})
-    assert filled(vanished, {A: Seq(3), B: Seq(9)}) is vanished
-    told = filled(vanished, {A: Seq(4)})
+    word = word_of(vanished, A, upto_seq=Seq(4), by="alice", reason="by hand", at_ms=1)
+    others = (replace(word, upto_seq=Seq(3)), replace(word, table_id=2, upto_seq=Seq(9)), replace(word, sink="other"))
+    assert filled(vanished, (*others, replace(word, generation=1))) is vanished
+    told = filled(vanished, (word,))
     assert (told.complete, told.holes) == ({A: SINCE}, {})
-    never = filled(replace(BEGAN, holes={A: replace(OPEN_A, complete=None)}), {A: Seq(4)})
+    never = filled(replace(BEGAN, holes={A: replace(OPEN_A, complete=None)}), (word,))
     assert (never.complete, never.holes) == ({}, {})
+
+
+@pytest.mark.parametrize(("hole", "since_seq"), [(OPEN_A, 3), (replace(OPEN_A, vanished=True), 5)])
+def test_a_dump_that_ends_with_a_rename_fills_what_it_would_without_it(hole: OpenHole, since_seq: int) -> None:
+    """Records have the names after the segment's DDL, and holes those before."""
+    done = replace(dump(replace(DONE, table=B, since_seq=Seq(since_seq))), seq=Seq(5))
+    manifest, schemas = segment(progress=done, query="RENAME TABLE a TO b", tables=({A: schema(A, 1)}, {B: schema(B, 1)}))
+    chunk = ChunkFile(A, "chunks/x.parquet", 1, 1, None, None, since_seq=Seq(since_seq))
+    window = ClosedWindow("1" * 16, CommitTs(510), CommitTs(550), Seq(5), (chunk,))
+    manifest = replace(manifest, windows=(window,))
+    kept = followed(replace(BEGAN, holes={A: hole}), manifest, schemas.__getitem__)
+    assert (kept.complete, kept.holes) == ({}, {B: hole})
+    unrelated = followed(replace(BEGAN, holes={B: hole}), manifest, schemas.__getitem__)
+    assert B in unrelated.complete, "the hole was another table's of that name"
+    filled_ = followed(replace(BEGAN, holes={A: replace(OPEN_A, seq=Seq(2))}), manifest, schemas.__getitem__)
+    assert (filled_.complete, filled_.holes) == ({B: 550}, {})
 
 
 def test_a_hole_follows_its_table_and_ends_with_its_rows() -> None:
@@ -187,6 +206,25 @@ def test_a_table_that_is_created_is_complete(query: str) -> None:
 def test_a_table_that_arrives_with_rows_is_not_complete(query: str) -> None:
     """An empty statement: the changefeed hides it."""
     assert after_ddl(query, [], [schema(A, 1)], has=BEGAN) == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "of", "vanished"),
+    [
+        ("CREATE TABLE c (id INT PRIMARY KEY)", C, True),
+        ("ALTER TABLE c EXCHANGE PARTITION p0 WITH TABLE d", C, True),
+        ("ALTER TABLE c EXCHANGE PARTITION p0 WITH TABLE A", C, False),
+        ("ALTER TABLE a EXCHANGE PARTITION p0 WITH TABLE other.x", A, False),
+        ("", A, False),
+    ],
+)
+@pytest.mark.parametrize("open_already", [False, True])
+def test_where_no_ddl_is_of_a_table_with_other_rows_they_vanished(query: str, of: TableName, *, vanished: bool, open_already: bool) -> None:
+    """An exchange with a table outside the changefeed: the next DDL of any table shows it, and no sink carries it out."""
+    has = LACKS_A if open_already else HAS_A
+    manifest, schemas = segment(query=query, of=of, tables=({A: schema(A, 1, 11, 12)}, {A: schema(A, 1, 2, 12), C: schema(C, 3)}))
+    hole = followed(has, manifest, schemas.__getitem__).holes[A]
+    assert (hole.vanished, hole.seq, hole.since_ts) == (vanished, 5, OPEN_A.since_ts if open_already else 600)
 
 
 @pytest.mark.parametrize("query", ["RECOVER TABLE a", "RENAME TABLE other.x TO shop.a"])

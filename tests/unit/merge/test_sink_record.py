@@ -13,13 +13,13 @@ import pytest
 
 from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log import storage
-from sidecar.shared.log.filled import FilledWord, write_word
+from sidecar.shared.log.filled import FilledWord, write_words
 from sidecar.shared.log.identity import own_id
 from sidecar.shared.log.layout import manifest_name, sink_tables_name, skip_name
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
-from sidecar.shared.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.shared.log.sink_tables import last_generation, read_sink_tables, write_sink_tables
 from sidecar.shared.log.skips import Skip, skip_row
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
@@ -235,7 +235,7 @@ def test_a_file_that_cannot_be_read_stops_its_sink_before_a_batch(tmp_path: Path
     log.write(0, 1)
     finish(delivery(log, tmp_path / "out", "late"))
     known = known_of(log)
-    storage.write_atomically(log.folder, sink_tables_name("late", known.epoch, known.incarnation), b"{")
+    storage.write_atomically(log.folder, sink_tables_name("late", known.generation, known.epoch, known.incarnation), b"{")
     with pytest.raises(SinkError, match="not readable"):
         delivery(log, tmp_path / "out", "late")
 
@@ -265,11 +265,20 @@ def test_a_worker_that_was_frozen_amid_its_first_write_leaves_its_successors_fil
         previous.passed(manifests(log), Owner(1, 1))
 
 
-def test_a_name_that_moves_to_an_output_with_fewer_workers_takes_its_file_with_it(tmp_path: Path, log: Log) -> None:
-    log.write(0, 1)
-    SinkRecord(log.folder, SinkId("late", "out")).begin(manifests(log)[0], Owner(1, 7))
-    SinkRecord(log.folder, SinkId("late", "other")).begin(manifests(log)[0], Owner(1, 1))
-    assert (known_of(log).output, known_of(log).incarnation) == ("other", 1)
+@pytest.mark.parametrize("output", ["out", "other"])
+def test_a_target_that_is_emptied_or_another_one_begins_whatever_its_workers_numbers(tmp_path: Path, log: Log, output: str) -> None:
+    """The target counts them: from 1 again."""
+    log.write(0, 1, 2)
+    first = SinkRecord(log.folder, SinkId("late", "out"))
+    first.begin(manifests(log)[0], Owner(0, 7))
+    first.passed(manifests(log), Owner(0, 7))
+    again = SinkRecord(log.folder, SinkId("late", output), before=last_generation(log.folder, "late"))
+    again.begin(manifests(log)[1], Owner(0, 1))
+    known = known_of(log)
+    assert (known.output, known.incarnation, known.generation, known.complete, known.began_seq) == (output, 1, 1, {}, 1)
+    again.passed(manifests(log)[1:], Owner(0, 1))
+    with pytest.raises(OwnershipLost):
+        first.passed([replace(manifests(log)[0], seq=Seq(LAG_MAX + 9))], Owner(0, 7))
 
 
 def test_a_file_ahead_of_a_log_that_was_restored_is_none(tmp_path: Path, log: Log) -> None:
@@ -330,7 +339,7 @@ def test_a_word_ends_a_hole_with_the_next_batch(tmp_path: Path) -> None:
     skip_row(log.folder, skip_of(3, "delete"))
     finish(delivery(log, tmp_path / "out", "late"))
     for seq, (sink, upto_seq, ends) in enumerate([("other", 9, False), ("late", 2, False), ("late", 3, True)], 4):
-        write_word(log.folder, FilledWord(sink, T, Seq(upto_seq), "alice@db1", "by hand", 1))
+        write_words(log.folder, [FilledWord(sink, 0, T, 0, Seq(upto_seq), "alice@db1", "by hand", 1)])
         log.write(seq)
         finish(delivery(log, tmp_path / "out", "late"))
         assert (T not in known_of(log).holes) is ends

@@ -62,7 +62,7 @@ def test_a_hole_is_noticed_once_whatever_number_of_sinks_gets_to_it() -> None:
 DONE = Progress(
     "d" * 16, DumpState.FINISHED, Brackets.WATERMARK, 10, 1, 1, Seq(9), (TableProgress(A, (), complete_at=CommitTs(900)),)
 )  # fmt: skip
-WORD = FilledWord("lake", A, Seq(5), "alice@db1", "restored by hand", 1)
+WORD = FilledWord("lake", 0, A, 0, Seq(5), "alice@db1", "restored by hand", 1)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_defect_of_a_watcher_is_the_services_and_what_others_saw_is_put() -> N
             services.serve(name, life)
         eventually(lambda: bool(services.states()[0].error))
         assert "a defect" in services.states()[0].error
-    assert holes.take(CommitTs(9), {})[1] == {IMPORTS: "7"}
+    assert holes.take(CommitTs(9), {}).seen == {IMPORTS: "7"}
 
 
 def test_nobody_looks_where_nobody_writes_what_is_seen() -> None:

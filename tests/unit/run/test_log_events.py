@@ -233,7 +233,7 @@ def test_of_a_table_with_a_hole_the_hole_is_reported_and_not_that_the_sink_lacks
     sink = SinkState("lake", 0.1, 0.5, 0.1, 0, holds=False)
     line = term.one(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": lake}))
     assert (line.event, line.values["tables"], line.values["cause"]) == ("hole noticed", "shop.a", "import")
-    said = (FilledWord("lake", a, Seq(7), "alice@db1", "by hand", 1),)
+    said = (FilledWord("lake", 0, a, 0, Seq(7), "alice@db1", "by hand", 1),)
     lines = term(replace(BASE, carried=(a, b), sinks=(sink,), sink_tables={"lake": replace(lake, holes={})}, filled_words=said))
     assert [(line.event, line.values.get("by", line.values.get("not_complete"))) for line in lines] == [
         ("hole filled", "alice@db1"),

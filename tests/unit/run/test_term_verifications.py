@@ -185,7 +185,7 @@ def test_an_equal_table_gives_the_word_that_its_hole_is_filled_before_the_verifi
     term.report(REQUEST.id, CheckState.RUNNING, orders, item)
     assert read_words(term.log) == [], "it is not over"
     with monkeypatch.context() as patch:
-        patch.setattr("sidecar.run.verified_holes.write_word", Mock(side_effect=LogUnreachable("away", hint="none")))
+        patch.setattr("sidecar.run.verified_holes.write_words", Mock(side_effect=LogUnreachable("away", hint="none")))
         term.report(REQUEST.id, CheckState.EQUAL, orders, item)
         assert [entry.state for entry in term.history.entries()] == [DumpState.RUNNING], "it is done again"
     term.made.follow()
