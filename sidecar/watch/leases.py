@@ -83,8 +83,8 @@ class LeaseWatch:
         return [*sightings, *ends, Sighting(self.name, seen_text(leases=leases, ended=ended))]
 
     def _of_ended(self, ended: list[tuple[str, int, int]]) -> tuple[list[Sighting], list[tuple[str, int, int]]]:
-        """What is seen of them, and those that wait for TiDB: it is not asked twice in vain."""
-        sightings = []
+        """What is seen of them, and those that wait for TiDB. The first of these ends the look: the others would wait for it."""
+        sightings: list[Sighting] = []
         for at, (task, since_ms, ended_ms) in enumerate(ended):
             try:
                 end = self._end(task, ts_at(since_ms), ts_at(ended_ms))

@@ -162,7 +162,7 @@ def test_the_log_gets_the_hole_of_the_table_that_the_job_names_by_its_id(tidb: F
     tidb.now_ts = tso("exchange-with-outside")
     holes = SeenHoles()
     holes.put(*watch(tidb).look())
-    (result,), seen = holes.take(CommitTs(tidb.now_ts), {name: table})
+    (result,), _, seen = holes.take(CommitTs(tidb.now_ts), {name: table})
     assert (result.tables, result.vanished) == ((name,), True)
     assert causes(watch(tidb, seen[JOBS]).look()) == []
     assert holes.take(CommitTs(tidb.now_ts), {name: replace(table, table_id=1, physical_ids=(1,))})[0] == ()
