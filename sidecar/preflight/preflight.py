@@ -95,7 +95,7 @@ def _of_tidb() -> Sequence[Check[Any]]:
         Check(TIDB, lambda it: source.tidb(it.config.source), account, standby=True),
         Check(CLOCK, lambda it: source.clock(it.config.source), "source.host", (TIDB,)),
         Check(Key("gc life time"), lambda it: source.gc(it.config, it.get(CHANGEFEED, None)), "tidb_gc_life_time, tikv.pd", (TIDB,)),
-        Check(Key("holes"), lambda it: holes.holes(it.config), holes.SETTING, (TIDB,)),
+        Check(Key("holes"), lambda it: holes.holes(it.config, it.get(ETCD, None), it.get(CHANGEFEED, None)), holes.SETTING, (TIDB,)),
         Check(SCHEMAS, lambda it: source.schemas(it.config.source), "filter.rules (changefeed)", (TIDB,), MANY_S),
         Check(TABLES, _tables, "filter.rules (changefeed)", (CHANGEFEED, SCHEMAS)),
         Check(Key("read keys"), lambda it: source.read_keys(it.config.source, it[TABLES]), "dumpstart --tables", (TABLES,), MANY_S),

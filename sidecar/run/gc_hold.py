@@ -28,7 +28,7 @@ from sidecar.run.followed_log import FollowedLog
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 from sidecar.shared.config import Config
-from sidecar.shared.errors import FeedLost, FeedUnsuitable
+from sidecar.shared.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.shared.log import storage
 from sidecar.shared.model.messages import ReadWith
 from sidecar.shared.model.nouns import CommitTs, Seq, physical_ms, utc
@@ -106,6 +106,7 @@ class GcHold:
     def __init__(self, reads: Callable[[], TsoReads], outside: GcOutside, *, hold_max_s: float) -> None:
         self._reads, self._outside, self._hold_max_s = reads, outside, hold_max_s
         self._life: tuple[float | None, int] | None = None
+        self._needed: Mapping[str, CommitTs] = {}
         self.state: GcHoldState | None = None
 
     def serve(self, ending: Event) -> None:
@@ -115,8 +116,14 @@ class GcHold:
         self.state = None
 
     def look(self) -> None:
-        """Raises SourceError, and as the log's storage; the hold is renewed before."""
-        now_ms, needed = self._outside.wall_ms(), self._needed()
+        """Raises SourceError, and as the log's storage: then the hold is renewed by what was needed before."""
+        try:
+            self._needed = self._needed_now()
+        finally:
+            self._renew(self._needed)
+
+    def _renew(self, needed: Mapping[str, CommitTs]) -> None:
+        now_ms = self._outside.wall_ms()
         ages_s = {by: max(now_ms - physical_ms(ts), 0) / 1000 for by, ts in needed.items()}
         state = self._held(min(needed.values(), default=None), ages_s, now_ms)
         self._log(state, needed)
@@ -124,7 +131,7 @@ class GcHold:
         if ages_s and not state.held:
             self.state = GcHoldState(ages_s, state.held, self._life_s(now_ms), state.gone, state.why)
 
-    def _needed(self) -> dict[str, CommitTs]:
+    def _needed_now(self) -> dict[str, CommitTs]:
         reads = self._reads()
         if (position := reads.position) is None:
             return {}
@@ -144,7 +151,7 @@ class GcHold:
                     hold.let_go()
                 return GcHoldState()
             gone = hold.keep(from_ts, now_ms=now_ms)
-        except (FeedLost, FeedUnsuitable) as error:
+        except (FeedLost, FeedUnsuitable, ConfigError) as error:
             return GcHoldState(ages_s, why=error.message)
         if gone is not None:
             return GcHoldState(ages_s, gone=True, why=f"garbage collection has passed TSO {gone} ({utc(gone)})")

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from threading import Event
 from time import time
@@ -31,6 +32,7 @@ from sidecar.shared.config import Config, SourceSection
 from sidecar.shared.model.hole import Sighting
 from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.schema.ddl import DdlJob
+from sidecar.shared.schema.job_holes import Inside
 from sidecar.shared.ticdc.changefeed import Changefeed
 from sidecar.shared.ticdc.event_filter import FilterRules
 from sidecar.watch.contract import DEFINITION, IMPORTS, JOBS, LEASES, RESTORES, RESUMES, VERSIONS, Looked, Watcher
@@ -60,15 +62,15 @@ def watchers(config: Config, changefeed: Changefeed, client: Keys, pipeline: Pip
     source = msgspec.structs.replace(config.source, retry_s=RETRY_S)
     begin_ts = pipeline.sequence.after_ts or ts_at(wall_ms())
     looked = {name: Looked(seen.get(name), begin_ts) for name in (JOBS, IMPORTS, RESTORES, LEASES)}
-    inside = FilterRules.of(changefeed).has
-    jobs = JobWatch(JobPlaces(JobReader(source).look, partial(table_names, source), note), inside, looked[JOBS])
-    imports = ImportWatch(partial(import_jobs, source), time, looked[IMPORTS])
+    inside = inside_rules(changefeed)
+    jobs = JobWatch(JobPlaces(JobReader(source, note).look, partial(table_names, source), note), inside, looked[JOBS])
+    imports = ImportWatch(partial(import_jobs, source), inside, time, looked[IMPORTS])
     places = RestorePlaces(partial(restore_tasks, source), partial(pitr_maps, source), partial(table_names, source))
     every: list[Watcher] = [jobs, imports, RestoreWatch(places, inside, time, looked[RESTORES])]
     if not in_ticdcs_etcd(config):
         return every
-    lease_places = LeasePlaces(client, partial(_made_since, source), lambda: not (jobs.unwatched and imports.unwatched))
-    log_place = LogPlace(lambda: pipeline.tables, lambda: pipeline.sequence.after_ts)
+    lease_places = LeasePlaces(client, partial(_made_since, source), inside, lambda: not (jobs.unwatched and imports.unwatched))
+    log_place = LogPlace(lambda: pipeline.tables, lambda: pipeline.sequence.after_ts, note)
     every += [
         LeaseWatch(lease_places, wall_ms, looked[LEASES]),
         DefinitionWatch(client, changefeed.name, log_place, seen.get(DEFINITION)),
@@ -121,7 +123,12 @@ class HoleWatch:
             raise errors[0]
 
 
+def inside_rules(changefeed: Changefeed) -> Inside:
+    """Whatever the case: what a job locked, and what its statement names, is in small letters in a job."""
+    return FilterRules.of(replace(changefeed, filter=replace(changefeed.filter, case_sensitive=False))).has
+
+
 def _made_since(source: SourceSection, since_ts: CommitTs) -> tuple[DdlJob, ...] | None:
     """None: what jobs did cannot be read."""
-    seen = JobReader(source).look(since_ts, None)
+    seen = JobReader(source, lambda _: None).look(since_ts, None)  # what cannot be read is for the watcher of jobs to note
     return seen.jobs if seen is not None and seen.whole else None

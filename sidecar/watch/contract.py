@@ -1,7 +1,8 @@
 """What a watcher of holes is: it looks at one place, and says what it saw and how far it has looked.
 
-- `look` gives a sighting for each cause, in their order, then one of how far it came. What each says of `seen` is true once all before it
-  are durable: a watcher that is made from it again sees what comes after it, and may see a cause twice, but never passes over one.
+- `look` gives a sighting for each cause. Those of one look become durable together, so only the last one has `seen`: how far the watcher
+  has looked. One that is made from it again sees what comes after it, and may see a cause twice, but never passes over one.
+- A cause is of tables that the changefeed has: where the names are known and none of them is inside its rules, there is no sighting.
 - A cause that lasts is a hole when it begins and again when it ends: a dump that reads in between reads a part.
 - `unwatched`: what this watcher cannot see, with the way out, once it has looked; empty where it sees all. It looks no more then.
 """
@@ -29,7 +30,7 @@ class Watcher(Protocol):
     def unwatched(self) -> str: ...
 
     def look(self) -> list[Sighting]:
-        """Raises what its place raises: the next look is for the same."""
+        """Raises what its place raises: the next look is for the same. So it is where nothing is returned for an outage."""
 
 
 class Looked(NamedTuple):

@@ -3,8 +3,9 @@
 - What a filter or a selector omitted was right then, and is missing once another one lets it through. It is a hole of that table, since
   where the log ends: TiCDC takes another definition only while the changefeed is paused. Rules that omit more than before miss nothing.
 - A table that comes into the table rules has no hole by that: it was never complete. One that leaves them is not carried any more.
-- `seen` has a digest of the rules and the revision of the definition. What the rules were is read from etcd's history, an hour of it; a
-  change that is older is a hole of each table.
+- `seen` has a digest of the rules and the revision of the definition. Each definition since then is compared with this one, also one that
+  came and went while nobody looked. They are read from etcd's history, an hour of it. What is older is a hole of each table where the
+  rules differ from those that were looked at; where they are equal, it is for a note.
 - Where deletes were omitted before, rows of the sink may be gone in TiDB.
 
 Where a file has the definition nothing is kept to compare it with: it is not watched.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sidecar.adapters.etcd.changefeed import read_definition
-from sidecar.adapters.etcd.keys import Keys
+from sidecar.adapters.etcd.keys import KeyEntry, Keys
 from sidecar.shared.errors import Compacted
 from sidecar.shared.model.hole import Hole, HoleCause, Sighting
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, TableName, TableSchema
@@ -32,10 +33,11 @@ _EXTRA = "extra"
 
 
 class LogPlace(NamedTuple):
-    """`tables`: with the columns that are not carried among `omitted`."""
+    """`tables`: with the columns that are not carried among `omitted`. `note`: of what is not known."""
 
     tables: Callable[[], Mapping[TableName, TableSchema]]
     upto_ts: Callable[[], CommitTs]
+    note: Callable[[str], object]
 
 
 class DefinitionWatch:
@@ -56,23 +58,40 @@ class DefinitionWatch:
             return []
         now = changefeed(self._changefeed, entry.value)
         digest, hole = _digest(now), None
-        if self._digest and digest != self._digest:
-            hole = self._hole(self._before(), now)
+        if self._digest and entry.modified != self._revision:
+            hole = self._hole(*self._before(entry), now)
         self._digest, self._revision = digest, entry.modified
         return [Sighting(self.name, seen_text(digest=digest, revision=entry.modified), hole)]
 
-    def _before(self) -> Changefeed | None:
+    def _before(self, newest: KeyEntry) -> tuple[dict[str, Changefeed], bool]:
+        """Those since the one that was looked at, by their digests, and whether they are all of them."""
+        before, at = dict[str, Changefeed](), newest
         try:
-            entry = read_definition(self._keys, self._changefeed, revision=self._revision)
+            while at.modified > self._revision:
+                entry = read_definition(self._keys, self._changefeed, revision=at.modified - 1)
+                if entry is None:
+                    return before, False
+                one = changefeed(self._changefeed, entry.value)
+                before[_digest(one)] = one
+                at = entry
         except Compacted:
-            return None
-        return None if entry is None else changefeed(self._changefeed, entry.value)
+            return before, False
+        return before, True
 
-    def _hole(self, before: Changefeed | None, now: Changefeed) -> Hole | None:
-        if before is None:
+    def _hole(self, before: Mapping[str, Changefeed], whole: bool, now: Changefeed) -> Hole | None:
+        if not whole and self._digest not in {_digest(now), *before}:
             text = "the changefeed's filter or column selectors changed longer ago than etcd's history: of which tables is not known"
             return Hole(HoleCause.GAP, self._log_end.upto_ts(), None, vanished=True, text=text)
-        missed = {name: extra for name, table in self._log_end.tables().items() if (extra := _misses(table, before, now)) is not None}
+        if not whole:
+            self._log_end.note(
+                f"changefeed {self._changefeed} was changed while no sidecar looked, longer ago than etcd's history: whether it omitted"
+                " more for a time is not known; if it did, verify with repair: what it omitted is missing"
+            )
+        missed: dict[TableName, bool] = {}
+        for one in (one for digest, one in before.items() if digest != _digest(now)):
+            for name, table in self._log_end.tables().items():
+                if (extra := _misses(table, one, now)) is not None:
+                    missed[name] = extra or missed.get(name, False)
         if not missed:
             return None
         text = "the changefeed's filter or column selectors of the table changed: what they omitted before is missing"

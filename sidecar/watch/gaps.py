@@ -25,6 +25,8 @@ from sidecar.shared.ticdc.resumes import Life, skipped
 from sidecar.watch.contract import RESUMES, VERSIONS, seen_fields, seen_text
 
 SAVED_LATE_MS = 60_000
+NO_GC = "a changefeed that GC has passed is not watched"
+NO_UPSTREAM = f"{NO_GC}: the changefeed's definition has no upstream-id"
 
 
 class ResumeWatch:
@@ -48,7 +50,7 @@ class ResumeWatch:
             self._examined = int(entry.value)
         sightings: list[Sighting] = []
         if self._examined is not None and newest.revision > self._examined:
-            sightings = [self._sighting(before, at) for before, at in reversed(self._written_since(self._examined, newest))]
+            sightings = [self._gap(before, at) for before, at in reversed(self._written_since(self._examined, newest))]
         self._examined = newest.revision
         return [*sightings, Sighting(self.name, seen_text(revision=newest.revision))]
 
@@ -71,22 +73,23 @@ class ResumeWatch:
             )
         return gaps
 
-    def _sighting(self, before: Life, at: Life) -> Sighting:
+    def _gap(self, before: Life, at: Life) -> Sighting:
         gap = skipped(before, at)
         assert gap is not None, "only gaps are collected"
         text = f"the changefeed was resumed from checkpoint {gap.upto_ts} though it had come to {gap.after_ts}"
-        return Sighting(self.name, seen_text(revision=at.revision), _gap(gap.after_ts, text))
+        return Sighting(self.name, "", _gap(gap.after_ts, text))
 
 
 class VersionWatch:
-    """`cluster_id`: of the PD that the changefeed reads. `seen`: the checkpoint whose gap was seen last."""
+    """`cluster_id`: of the PD that the changefeed reads, 0: the definition does not have it. `seen`: the checkpoint whose gap was
+    seen last."""
 
     name = VERSIONS
 
     def __init__(self, keys: Keys, changefeed: ChangefeedName, cluster_id: int, seen: str | None) -> None:
         self._keys, self._changefeed, self._cluster_id = keys, changefeed, cluster_id
         self._checkpoint_ts = CommitTs(seen_fields(seen, "checkpoint_ts").get("checkpoint_ts", 0))
-        self.unwatched = ""
+        self.unwatched = "" if cluster_id else NO_UPSTREAM
 
     def look(self) -> list[Sighting]:
         if self.unwatched:
@@ -95,7 +98,7 @@ class VersionWatch:
         try:
             safe_point = gc_safe_point(self._keys, self._cluster_id)
         except ConfigError as error:
-            self.unwatched = f"a changefeed that GC has passed is not watched: {error.message}"
+            self.unwatched = f"{NO_GC}: {error.message}"
             return []
         if checkpoint_ts is None or safe_point is None or checkpoint_ts == self._checkpoint_ts:
             return []

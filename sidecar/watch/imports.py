@@ -1,7 +1,7 @@
 """IMPORT INTO … FROM FILE, by its jobs in mysql.tidb_import_jobs.
 
 - A job is a hole of its table when it has begun, and again when it has ended, however it ended: what a failed one wrote may stay. One that
-  was over before anybody looked is one hole. One that never began wrote nothing.
+  was over before anybody looked is one hole. One that never began wrote nothing. A table outside the changefeed has none.
 - Numbers are no order (adapters/tidb/imports.py), and servers' clocks differ. So a look goes back LATE_S from the one before, and `seen`
   has the jobs of that time and what was said of each.
 - IMPORT INTO … FROM SELECT has no job: nothing shows it (seen on 9.0.0-beta.2).
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from sidecar.adapters.tidb.imports import IMPORT_JOBS, PITR_ID_MAP, RESTORE_REGISTRY, ImportJob, NotReadable
 from sidecar.shared.model.hole import Hole, HoleCause, Sighting
 from sidecar.shared.model.nouns import physical_ms, ts_at
+from sidecar.shared.schema.job_holes import Inside
 from sidecar.watch.contract import IMPORTS, Looked, seen_fields, seen_text
 
 LATE_S = 600.0
@@ -27,12 +28,14 @@ class ImportWatch:
 
     name = IMPORTS
 
-    def __init__(self, read: Callable[[float], list[ImportJob] | NotReadable], now_s: Callable[[], float], looked: Looked) -> None:
+    def __init__(
+        self, read: Callable[[float], list[ImportJob] | NotReadable], inside: Inside, now_s: Callable[[], float], looked: Looked
+    ) -> None:
         fields = seen_fields(looked.seen, "from_s")
         self._begin_s = float(fields.get("begin_s", physical_ms(looked.begin_ts) / 1000))
         self._from_s = float(fields.get("from_s", self._begin_s))
         self._states: dict[str, str] = dict(fields.get("jobs", {}))
-        self._read, self._now_s = read, now_s
+        self._read, self._inside, self._now_s = read, inside, now_s
         self.unwatched = ""
 
     def look(self) -> list[Sighting]:
@@ -50,15 +53,14 @@ class ImportWatch:
             if job.began_s is None or before == state:
                 continue
             states[str(job.number)] = state
+            if not self._inside(job.table):
+                continue
             hole = _hole(job, job.began_s if before is None or job.ended_s is None else job.ended_s)
-            sightings.append(Sighting(self.name, self._text(self._from_s, states), hole, frozenset({job.table_id})))
+            sightings.append(Sighting(self.name, "", hole, frozenset({job.table_id})))
         self._from_s = from_s
         kept = {str(job.number) for job in jobs if job.ended_s is None or job.ended_s >= from_s}
         self._states = {number: state for number, state in states.items() if number in kept}
-        return [*sightings, Sighting(self.name, self._text(from_s, self._states))]
-
-    def _text(self, from_s: float, states: dict[str, str]) -> str:
-        return seen_text(begin_s=self._begin_s, from_s=from_s, jobs=states)
+        return [*sightings, Sighting(self.name, seen_text(begin_s=self._begin_s, from_s=from_s, jobs=self._states))]
 
 
 def _hole(job: ImportJob, since_s: float) -> Hole:

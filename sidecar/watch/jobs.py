@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from sidecar.adapters.tidb.ddl_history import DDL_TABLES
 from sidecar.adapters.tidb.seen_jobs import ReadJobs
 from sidecar.shared.model.hole import Hole, Sighting
 from sidecar.shared.model.nouns import CommitTs, TableName
@@ -19,7 +20,7 @@ from sidecar.watch.contract import JOBS, Looked, seen_fields, seen_text
 NO_TIDB = "holes by DDL, import and restore are not watched: the source is no TiDB"
 SHOWN_ONLY = (
     "holes by DDL jobs are watched as far as information_schema shows them: "
-    "GRANT SELECT ON mysql.tidb_ddl_job and ON mysql.tidb_ddl_history"
+    f"{'; '.join(f'GRANT SELECT ON {table}' for table in DDL_TABLES)}"
 )
 
 
@@ -60,9 +61,9 @@ class JobWatch:
                 self._places.note(text)
             if (result := hole_of(job, self._inside)) is not None and (hole := self._named(result)) is not None:
                 over.add(job.job_id)
-                sightings.append(Sighting(self.name, self._text(self._low, over), hole, result.table_ids))
+                sightings.append(Sighting(self.name, "", hole, result.table_ids))
         self._low, self._over = seen.low, {number for number in over if number >= seen.low}
-        return [*sightings, Sighting(self.name, self._text(self._low, self._over))]
+        return [*sightings, Sighting(self.name, seen_text(since=self._since_ts, low=self._low, over=sorted(self._over)))]
 
     def _named(self, result: JobHole) -> Hole | None:
         """None: of a schema of which the changefeed has no table."""
@@ -70,10 +71,3 @@ class JobWatch:
             return result.hole
         names = tuple(filter(self._inside, self._places.names(result.schema)))
         return replace(result.hole, tables=names) if names else None
-
-    def _text(self, low: int | None, over: set[int]) -> str:
-        return (
-            seen_text(since=self._since_ts, over=sorted(over))
-            if low is None
-            else seen_text(since=self._since_ts, low=low, over=sorted(over))
-        )

@@ -4,7 +4,8 @@
   and only pauses one that fails. The names are those that there are at each look, so what the restore makes meanwhile has the second hole.
 - A restore to a point in time leaves a map of ids for good. Where no task that was seen has the same target, the map alone shows it, and
   not which tables: a hole of each. So it is while TiDB has no registry, when such a restore is of a whole cluster, or when a restore began
-  and ended while nobody looked.
+  and ended while nobody looked. A map that is written again is another restore. The end of one that no task shows is its lease's
+  (leases.py).
 - Clocks are the servers': a look goes back LATE_S from the one before.
 - What is read can fail, so all of it is read before anything counts as seen.
 """
@@ -64,41 +65,43 @@ class RestoreWatch:
         come = [task for number, task in there.items() if number not in self._tasks]
         gone = self._tasks.keys() - there.keys() if tasks is not None else set[str]()
         names = self._places.names() if come or gone else ()
-        return [*self._of_tasks(come, gone, names, now_s), *self._of_maps(maps or ()), self._ended(now_s)]
+        explained = {task["target"] for task in self._tasks.values()}
+        return [*self._of_tasks(come, gone, names, now_s), *self._of_maps(maps or (), explained), self._ended(now_s)]
 
     def _of_tasks(self, come: Collection[RestoreTask], gone: Collection[str], names: Collection[TableName], now_s: float) -> list[Sighting]:
-        sightings = []
+        sightings: list[Sighting] = []
         for task in come:
             filters, command, target = "\n".join(task.filters), task.command[:COMMAND_MAX], _target(task.restored_ts, task.cluster_id)
             self._tasks[str(task.number)] = {"filters": filters[:FILTERS_MAX], "command": command, "target": target}
             self._tasks[str(task.number)] |= {"filters": ""} if len(filters) > FILTERS_MAX else {}
             self._maps[target] = max(task.began_s, self._maps.get(target, 0.0))
-            sightings.append(self._sighting(self._hole(f"{command} began (restore {task.number})", task.began_s, filters, names)))
+            sightings += self._of_hole(self._hole(f"{command} began (restore {task.number})", task.began_s, filters, names))
         for number in sorted(gone):
             ended = self._tasks.pop(number)
             self._maps[ended["target"]] = now_s
             text = f"{ended['command']} ended (restore {number})"
-            sightings.append(self._sighting(self._hole(text, now_s, ended["filters"], names)))
+            sightings += self._of_hole(self._hole(text, now_s, ended["filters"], names))
         return sightings
 
-    def _of_maps(self, maps: Collection[PitrMap]) -> list[Sighting]:
-        sightings = []
-        running = {task["target"] for task in self._tasks.values()}
+    def _of_maps(self, maps: Collection[PitrMap], explained: Collection[str]) -> list[Sighting]:
+        """`explained`: targets of tasks that were there until now. What is written later than is known is another restore's."""
+        sightings: list[Sighting] = []
+        running = {task["target"] for task in self._tasks.values()}.union(explained)
         for one in sorted(maps, key=lambda one: one.written_s):
             target = _target(one.restored_ts, one.cluster_id)
-            is_seen = target in running or target in self._maps
+            is_seen = target in running or one.written_s <= self._maps.get(target, 0.0)
             self._maps[target] = max(one.written_s, self._maps.get(target, 0.0))
             if not is_seen:
                 text = f"a restore of cluster {one.cluster_id} to TSO {one.restored_ts}; nothing says of which tables"
                 hole = Hole(HoleCause.RESTORE, ts_at(int(one.written_s * 1000)), None, vanished=False, text=text)
-                sightings.append(self._sighting(hole))
+                sightings += self._of_hole(hole)
         return sightings
 
     def _ended(self, now_s: float) -> Sighting:
         """The look's: from then on a map of before LATE_S is not read again."""
         self._from_s = max(self._begin_s, now_s - LATE_S)
         self._maps = {target: written_s for target, written_s in self._maps.items() if written_s >= self._from_s}
-        return self._sighting()
+        return Sighting(self.name, seen_text(begin_s=self._begin_s, from_s=self._from_s, tasks=self._tasks, maps=self._maps))
 
     def _hole(self, text: str, since_s: float, filters: str, names: Collection[TableName]) -> Hole:
         """Of each table where the filters cannot be read: rather too many than one that nobody names."""
@@ -119,9 +122,9 @@ class RestoreWatch:
             return None
         return rows
 
-    def _sighting(self, hole: Hole | None = None) -> Sighting:
-        text = seen_text(begin_s=self._begin_s, from_s=self._from_s, tasks=self._tasks, maps=self._maps)
-        return Sighting(self.name, text, hole)
+    def _of_hole(self, hole: Hole) -> list[Sighting]:
+        """None where no table is inside."""
+        return [] if hole.tables == () else [Sighting(self.name, "", hole)]
 
 
 def _target(restored_ts: int, cluster_id: int) -> str:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from sidecar.adapters.tidb.ddl_history import may_read
+from sidecar.adapters.etcd.cluster import gc_safe_point, safe_point_key
+from sidecar.adapters.etcd.keys import Keys
+from sidecar.adapters.tidb.ddl_history import DDL_TABLES, may_read
 from sidecar.adapters.tidb.imports import NotReadable, unread
 from sidecar.shared.config import Config
+from sidecar.shared.errors import ConfigError
+from sidecar.shared.ticdc.changefeed import Changefeed
+from sidecar.watch.gaps import NO_GC, NO_UPSTREAM
 from sidecar.watch.imports import CAUSES, unread_text
 from sidecar.watch.jobs import NO_TIDB, SHOWN_ONLY
+from sidecar.watch.leases import NO_LEASES, PREFIX
 
 NO_ETCD = "holes by Lightning, and gaps of the changefeed, are not watched: etcd.endpoints is not TiCDC's etcd (PD's)"
 
@@ -18,17 +25,43 @@ def in_ticdcs_etcd(config: Config) -> bool:
     return config.feed != "binlog" and not config.etcd.folder and not config.changefeed.file
 
 
-def unwatched(config: Config) -> Iterator[tuple[str, bool]]:
-    """Each cause in words, and whether a GRANT is all that it lacks. Raises SourceError."""
+class Unwatched(NamedTuple):
+    """A cause in words. What would let it be watched: `tables` that the account may not read, `keys` that etcd's user may not read."""
+
+    text: str
+    tables: tuple[str, ...] = ()
+    keys: str = ""
+
+
+def unwatched(config: Config, client: Keys | None, changefeed: Changefeed | None) -> Iterator[Unwatched]:
+    """`client`, `changefeed`: None where that cannot be read, which is a finding of its own. Raises SourceError, CoordinationError."""
     source = config.source
     reasons = {table: unread(source, table) for table in CAUSES}
     if NotReadable.NO_TIDB in reasons.values():
-        yield NO_TIDB, False
+        yield Unwatched(NO_TIDB)
     else:
         if not may_read(source):
-            yield SHOWN_ONLY, True
+            yield Unwatched(SHOWN_ONLY, DDL_TABLES)
         for table, why in reasons.items():
             if why is not None:
-                yield unread_text(table, why), why is NotReadable.NO_RIGHT
+                yield Unwatched(unread_text(table, why), (table,) if why is NotReadable.NO_RIGHT else ())
     if not in_ticdcs_etcd(config):
-        yield NO_ETCD, False
+        yield Unwatched(NO_ETCD)
+    elif client is not None:
+        yield from _of_etcd(client, changefeed if config.encoded else None)
+
+
+def _of_etcd(client: Keys, changefeed: Changefeed | None) -> Iterator[Unwatched]:
+    try:
+        client.get_prefix(PREFIX, keys_only=True)
+    except ConfigError as error:
+        yield Unwatched(f"{NO_LEASES}: {error.message}", keys=PREFIX)
+    if changefeed is None:
+        return
+    if not changefeed.upstream_id:
+        yield Unwatched(NO_UPSTREAM)
+        return
+    try:
+        gc_safe_point(client, changefeed.upstream_id)
+    except ConfigError as error:
+        yield Unwatched(f"{NO_GC}: {error.message}", keys=safe_point_key(changefeed.upstream_id))

@@ -170,10 +170,10 @@ class Outlook:
     def watchers(self, begin_ts: CommitTs, seen: Mapping[str, str]) -> list[Watcher]:
         """Those that the product makes where it reads TiDB and TiCDC's etcd (sidecar/run/hole_watch.py), by its names."""
         source, looked = self.tidb.settings(), {name: Looked(seen.get(name), begin_ts) for name in (JOBS, IMPORTS, RESTORES, LEASES)}
-        jobs = JobWatch(JobPlaces(JobReader(source).look, partial(table_names, source), _refuse_note), inside, looked[JOBS])
-        imports = ImportWatch(partial(import_jobs, source), self.now_s, looked[IMPORTS])
+        jobs = JobWatch(JobPlaces(JobReader(source, _refuse_note).look, partial(table_names, source), _refuse_note), inside, looked[JOBS])
+        imports = ImportWatch(partial(import_jobs, source), inside, self.now_s, looked[IMPORTS])
         places = RestorePlaces(partial(restore_tasks, source), partial(pitr_maps, source), partial(table_names, source))
-        leases = LeasePlaces(self, lambda _: None, lambda: not (jobs.unwatched and imports.unwatched))  # type: ignore[arg-type]  # the one call
+        leases = LeasePlaces(self, lambda _: None, inside, lambda: not (jobs.unwatched and imports.unwatched))  # type: ignore[arg-type]  # the one call
         return [
             jobs,
             imports,

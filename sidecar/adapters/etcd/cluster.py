@@ -32,11 +32,15 @@ def pd_cluster_id(client: Keys) -> str:
 def gc_safe_point(client: Keys, cluster_id: int) -> CommitTs | None:
     """Below it PD lets stores collect versions; None where this etcd does not have it: it is not that cluster's PD, or GC never ran. As PD
     keeps it, in hexadecimal (tikv/pd pkg/storage/endpoint/gc_safe_point.go); with GC by keyspace it has others."""
-    entry = client.get(f"/pd/{cluster_id}/gc/safe_point")
+    entry = client.get(safe_point_key(cluster_id))
     try:
         return None if entry is None else CommitTs(int(entry.value, 16))
     except ValueError as error:
         raise CoordinationError(f"etcd key {entry and entry.key} is no safe point", hint="check PD's version") from error
+
+
+def safe_point_key(cluster_id: int) -> str:
+    return f"/pd/{cluster_id}/gc/safe_point"
 
 
 def other_members(client: Keys) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -35,6 +35,7 @@ from sidecar.shared.schema.system import is_system_schema
 
 OLD_S = 30 * 86_400
 """No column is rewritten for longer."""
+DDL_TABLES = ("mysql.tidb_ddl_job", "mysql.tidb_ddl_history")
 PAGE = 100
 JOBS_MAX = 1024
 SUBMITTED_AT_ONCE = 16
@@ -45,6 +46,12 @@ class HistoryJob(Protocol):
     """As rowcodec.ddl_job.history_job."""
 
     def __call__(self, job_meta: bytes, *, at: str) -> DdlJob | None: ...
+
+
+class DoneJob(Protocol):
+    """As rowcodec.ddl_job.done_job."""
+
+    def __call__(self, job_meta: bytes, *, commit_ts: CommitTs, at: str) -> DdlJob | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +122,32 @@ class DdlHistory:
         return CommitTs(known)
 
 
+class JobReads(NamedTuple):
+    """How rows of the two tables are read. `running` and `history`: as of rowcodec.ddl_job; either may raise MessageUnreadable."""
+
+    running: DoneJob = done_job
+    history: HistoryJob = history_job
+
+
+EACH_JOB = JobReads()
+"""One that cannot be read is an error."""
+
+
 def finished_jobs(
-    session: MysqlSession, low: int | None, after_ts: CommitTs, upto_ts: CommitTs, history: HistoryJob = history_job
+    session: MysqlSession, low: int | None, after_ts: CommitTs, upto_ts: CommitTs, reads: JobReads = EACH_JOB
 ) -> FinishedJobs | None:
-    """As of `upto_ts`, where `session` reads; `low` None: down to those submitted OLD_S before `after_ts`. `history` reads a row of
-    mysql.tidb_ddl_history. None: the account may not read them. Raises pymysql's errors, MessageUnreadable."""
+    """As of `upto_ts`, where `session` reads; `low` None: down to those submitted OLD_S before `after_ts`. None: the account may not read
+    them. Raises pymysql's errors, and what `reads` raises."""
     finished: dict[int, tuple[DdlJob, CommitTs]] = {}
     newest, running = (low or 0) - 1 + SUBMITTED_AT_ONCE, []
     try:
         for number, meta in session.rows("SELECT job_id, job_meta FROM mysql.tidb_ddl_job"):
-            job = done_job(_bytes(meta), commit_ts=upto_ts, at=f"DDL job {number} in mysql.tidb_ddl_job")
+            job = reads.running(_bytes(meta), commit_ts=upto_ts, at=f"DDL job {number} in mysql.tidb_ddl_job")
             if job is None:
                 running.append(int(number))
             else:
                 finished[int(number)] = job, upto_ts
-        for number, past in _history(session, low, after_ts, history):
+        for number, past in _history(session, low, after_ts, reads.history):
             newest = max(newest, number)
             if past is not None and past.commit_ts > after_ts:
                 finished[number] = past, past.commit_ts
@@ -220,7 +238,7 @@ def may_read(settings: SourceSection) -> bool:
         if session.flavour is not Flavour.TIDB:
             return False
         try:
-            for table in ("mysql.tidb_ddl_job", "mysql.tidb_ddl_history"):
+            for table in DDL_TABLES:
                 session.rows(f"SELECT job_id FROM {table} LIMIT 0")
         except pymysql.err.MySQLError as error:
             if code_of(error) in NO_RIGHT:

@@ -4,10 +4,13 @@
     mysql.tidb_restore_registry    a restore by BR that is under way or paused: removed at its end (bootstrap version 249)
     mysql.tidb_pitr_id_map         a restore to a point in time: rows for each, kept (8.5)
 
+An import job that is cancelled has no end_time, ever: it is over at its last update (CancelJob).
+
 A table that this TiDB does not have, or that the account may not read, is no error: its causes are not watched. Times are the servers'
 clocks.
 
-Source: pingcap/tidb pkg/session/bootstrap.go, pkg/meta/metadef; br/pkg/registry/registration.go; br/pkg/restore/log_client/id_map.go.
+Source: pingcap/tidb pkg/session/bootstrap.go, pkg/meta/metadef, pkg/executor/importer/job.go; br/pkg/registry/registration.go;
+br/pkg/restore/log_client/id_map.go.
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ FILTERS_APART = "\x1f"
 """Between the filters of a restore (br/pkg/registry, FilterSeparator)."""
 
 
+_IS_OVER = "end_time IS NOT NULL OR status IN ('finished', 'failed', 'cancelled')"
+_ENDED = "UNIX_TIMESTAMP(COALESCE(end_time, update_time, create_time))"
+
+
 class NotReadable(Enum):
     """Why a table cannot be read."""
 
@@ -43,7 +50,7 @@ class NotReadable(Enum):
 
 
 class ImportJob(NamedTuple):
-    """`began_s`, `ended_s`: in Unix seconds, None: not yet."""
+    """`began_s`, `ended_s`: in Unix seconds, None: not yet. It ends finished, failed or cancelled."""
 
     number: int
     table: TableName
@@ -77,8 +84,8 @@ def import_jobs(settings: SourceSection, since_s: float) -> list[ImportJob] | No
     rows = _read(
         settings,
         IMPORT_JOBS,
-        "SELECT id, table_schema, table_name, table_id, status, UNIX_TIMESTAMP(start_time), UNIX_TIMESTAMP(end_time)"
-        f" FROM {IMPORT_JOBS} WHERE end_time IS NULL OR UNIX_TIMESTAMP(end_time) >= %s",
+        f"SELECT id, table_schema, table_name, table_id, status, UNIX_TIMESTAMP(start_time), CASE WHEN {_IS_OVER} THEN {_ENDED} END"
+        f" FROM {IMPORT_JOBS} WHERE NOT ({_IS_OVER}) OR {_ENDED} >= %s",
         (since_s,),
     )
     if isinstance(rows, NotReadable):

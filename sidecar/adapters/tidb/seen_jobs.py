@@ -3,6 +3,8 @@ hole).
 
 - They are read as `ddl_history` reads them, of one moment. Jobs are numbered as they are submitted and end in any order: the next look goes
   down to the oldest that was under way, so no job is passed over while it runs.
+- A job that cannot be read is noted once and passed, so that it hides no other: when it is in the history, until then it counts as one
+  under way.
 - A job's `commit_ts` is what the history has, up to 450 ms late: nothing is decoded by it.
 - Where the account may not read mysql.tidb_ddl_history, information_schema shows the newest: by one table's id and name, without what the
   job did to it. So a change of a table's mode is seen, and not which.
@@ -14,15 +16,16 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
-from sidecar.adapters.tidb.ddl_history import JOBS_MAX, ShownJob, finished_jobs, shown_jobs
+from sidecar.adapters.tidb.ddl_history import JOBS_MAX, JobReads, ShownJob, finished_jobs, shown_jobs
 from sidecar.shared.config import SourceSection
+from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import CommitTs, ts_at
 from sidecar.shared.mysql.account import Account
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
 from sidecar.shared.reads.snapshot import as_of, present_ts
-from sidecar.shared.rowcodec.ddl_job import past_job
+from sidecar.shared.rowcodec.ddl_job import done_job, past_job
 from sidecar.shared.rowcodec.ddl_names import involved_by
 from sidecar.shared.schema.ddl import Action, DdlJob, JobTable
 from sidecar.shared.schema.job_holes import MODE_UNKNOWN
@@ -45,9 +48,11 @@ ReadJobs = Callable[[CommitTs, int | None], SeenJobs | None]
 class JobReader:
     """For one term, of one thread."""
 
-    def __init__(self, settings: SourceSection) -> None:
-        self._account = Account.of(settings)
+    def __init__(self, settings: SourceSection, note: Callable[[str], object]) -> None:
+        self._account, self._note = Account.of(settings), note
         self._readable = True
+        self._noted = set[str]()
+        self._reads = JobReads(_running, self._past)
 
     def look(self, since_ts: CommitTs, low: int | None) -> SeenJobs | None:
         """Jobs that ended after `since_ts` with numbers from `low` on; `low` None: all of them. None: the source is no TiDB. Raises
@@ -57,7 +62,7 @@ class JobReader:
             if upto_ts is None:
                 return None
             if self._readable:
-                read = lambda on: finished_jobs(on, low, since_ts, upto_ts, past_job)  # noqa: E731 - as short as it is used
+                read = lambda on: finished_jobs(on, low, since_ts, upto_ts, self._reads)  # noqa: E731 - as short as it is used
                 seen = carried_out(session, lambda: as_of(session, upto_ts, read), doing="reading TiDB's DDL jobs")
                 if seen is not None:
                     return SeenJobs(tuple(job for _, (job, _) in sorted(seen.finished.items())), seen.low, whole=True)
@@ -66,6 +71,22 @@ class JobReader:
         over = [job for one in sorted(shown) if one.number >= (low or 0) and (job := _job(one, since_ts)) is not None]
         newest = max((one.number for one in shown), default=low or 0)
         return SeenJobs(tuple(over), max(low or 0, newest + 1 - JOBS_MAX), whole=False)
+
+    def _past(self, job_meta: bytes, *, at: str) -> DdlJob | None:
+        try:
+            return past_job(job_meta, at=at)
+        except MessageUnreadable as error:
+            if at not in self._noted:
+                self._noted.add(at)
+                self._note(f"{error.message}: if that job changed rows, no hole shows it; run a ticdc-dump that knows this TiDB, or verify")
+            return None
+
+
+def _running(job_meta: bytes, *, commit_ts: CommitTs, at: str) -> DdlJob | None:
+    try:
+        return done_job(job_meta, commit_ts=commit_ts, at=at)
+    except MessageUnreadable:
+        return None  # as of one under way: it is noted when it has ended
 
 
 def _job(one: ShownJob, since_ts: CommitTs) -> DdlJob | None:

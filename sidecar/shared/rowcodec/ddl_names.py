@@ -11,6 +11,8 @@ from sidecar.shared.model.nouns import TableName
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.sql.lexer import tokens
 
+_BETWEEN_NAMES = frozenset({"TO", ",", "RENAME", "AS", "="})
+
 
 class Involved(msgspec.Struct):
     """A table that a job locks."""
@@ -30,19 +32,24 @@ def involved_by(action: int, query: str, schema_name: str) -> tuple[TableName, .
 
 
 def renamed_by(query: str, last_schema: str) -> list[Involved]:
-    """Of RENAME TABLE: old and new name of each table in turn. A name without a schema is of the session's, which `last_schema`, the one
-    that the last table is renamed into, is where that has none; else it is not known: nothing."""
-    every = list(tokens(query))
-    if [token.value for token in every[:2]] != ["RENAME", "TABLE"]:
+    """Of RENAME TABLE, and of ALTER TABLE … RENAME: old and new name of each table in turn. A name without a
+    schema is of the session's, which `last_schema`, the one that the last table is renamed into, is where that has none; else it is not
+    known: nothing."""
+    every = [token for token in tokens(query) if (token.kind, token.value) != ("word", "IGNORE")]
+    head = [token.value for token in every[:2]]
+    if head not in (["RENAME", "TABLE"], ["ALTER", "TABLE"]):
         return []
     sides: list[list[str]] = [[]]
     for token in every[2:]:
-        if token.value in ("TO", ",") and token.kind in ("word", "sign"):
+        if token.value in _BETWEEN_NAMES and token.kind in ("word", "sign"):
             sides.append([])
         elif token.kind in ("word", "name"):
             sides[-1].append(token.name.lower())
-    session = last_schema if len(sides[-1]) == 1 else ""
-    named = [Involved(side[0] if len(side) > 1 else session, side[-1]) for side in sides if side]
+    sides = [side for side in sides if side]
+    if head[0] == "ALTER":
+        sides = sides[:2]  # what follows is no name: ALGORITHM, LOCK
+    session = last_schema if sides and len(sides[-1]) == 1 else ""
+    named = [Involved(side[0] if len(side) > 1 else session, side[-1]) for side in sides]
     return named if all(one.database for one in named[1::2]) else []
 
 

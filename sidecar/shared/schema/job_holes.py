@@ -13,6 +13,7 @@
 - A feed shows every other kind, or it changes no row: RECOVER TABLE, FLASHBACK TABLE, ADD PRIMARY KEY, and EXCHANGE PARTITION or RENAME
   inside the rules bring their rows' hole with their DDL (spark_merge/delivery/complete.py). A second word on these would open again what
   an operator's dump has just filled.
+- A job whose tables are named is of those inside the table rules, and no hole where none is: of one outside, no log has a table.
 - A begin and an end are two holes: what a dump reads in between is not yet all. The second opens the first one's again.
 - A kind that is not known here makes no hole: TiDB adds kinds that leave rows alone far more often than others, and each would make a
   whole sink incomplete. It is for a note: `unknown`.
@@ -56,16 +57,17 @@ class JobHole:
 
 def hole_of(job: DdlJob, inside: Inside) -> JobHole | None:
     """None: a feed shows all that the job does, or it does nothing to rows."""
-    ids = frozenset(int(one.info["id"]) for one in job.tables) or frozenset({job.table_id} - {0})
+    ids = ids_inside(job, inside) if job.tables else frozenset({job.table_id} - {0})
+    schema = "" if job.tables or job.table_id else job.schema_name
     match job.action:
         case Action.ALTER_TABLE_MODE:
             return _of_mode(job, ids)
         case Action.CREATE_TABLE | Action.CREATE_TABLES if job.query.startswith(BY_BR):
             return _made(job, HoleCause.RESTORE, "BR restores it", ids=ids)
         case Action.REFRESH_META:
-            return _made(job, HoleCause.RESTORE, "BR wrote it around SQL", ids=ids, schema="" if ids else job.schema_name)
+            return _made(job, HoleCause.RESTORE, "BR wrote it around SQL", ids=ids, schema=schema)
         case Action.RECOVER_SCHEMA:
-            return _made(job, HoleCause.FLASHBACK, job.query, ids=ids, schema="" if ids else job.schema_name)
+            return _made(job, HoleCause.FLASHBACK, job.query, ids=ids, schema=schema)
         case Action.FLASHBACK_CLUSTER:
             return JobHole(_hole(job, HoleCause.FLASHBACK, job.query, tables=None, vanished=True))
         case Action.EXCHANGE_PARTITION:
@@ -74,6 +76,18 @@ def hole_of(job: DdlJob, inside: Inside) -> JobHole | None:
             return _of_rename(job, inside)
         case _:
             return None
+
+
+def ids_inside(job: DdlJob, inside: Inside) -> frozenset[int]:
+    """Of the job's tables. One whose name is not known counts as inside."""
+    return frozenset(int(one.info["id"]) for one, name in zip(job.tables, _names(job), strict=True) if name is None or inside(name))
+
+
+def _names(job: DdlJob) -> list[TableName | None]:
+    """Of `job.tables`, None: not known. A job of several schemas has one of them."""
+    several = job.action in (Action.RENAME_TABLE, Action.RENAME_TABLES, Action.EXCHANGE_PARTITION)
+    names = ["" if several else (one.info.get("name") or {}).get("O", "") for one in job.tables]
+    return [TableName(job.schema_name, name) if name and job.schema_name else None for name in names]
 
 
 def unknown(job: DdlJob) -> str:
@@ -110,9 +124,13 @@ def _of_exchange(job: DdlJob, inside: Inside) -> JobHole | None:
 
 
 def _of_rename(job: DdlJob, inside: Inside) -> JobHole | None:
-    renamed = zip(job.involved[::2], job.involved[1::2], job.tables, strict=False)
-    ids = frozenset(int(one.info["id"]) for before, after, one in renamed if inside(after) and not inside(before))
-    return _made(job, HoleCause.DDL, job.query, ids=ids) if ids else None
+    """By name where the job does not have each table: information_schema shows one."""
+    come_in = [not inside(before) and inside(after) for before, after in zip(job.involved[::2], job.involved[1::2], strict=False)]
+    if len(come_in) == len(job.tables):
+        ids = frozenset(int(one.info["id"]) for one, comes_in in zip(job.tables, come_in, strict=True) if comes_in)
+        return _made(job, HoleCause.DDL, job.query, ids=ids)
+    names = tuple(name for name, comes_in in zip(job.involved[1::2], come_in, strict=False) if comes_in)
+    return JobHole(_hole(job, HoleCause.DDL, job.query, tables=names, vanished=False)) if names else None
 
 
 def _made(job: DdlJob, cause: HoleCause, text: str, *, ids: frozenset[int], schema: str = "", vanished: bool = False) -> JobHole | None:

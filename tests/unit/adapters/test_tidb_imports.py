@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,40 @@ def test_rows_are_read_as_they_are(tidb: FakeTidb) -> None:
         RestoreTask(5, (), "", 0, 0, 4.0),
     ]
     assert pitr_maps(tidb.settings(), 0.0) == [PitrMap(99, 12, 7.0)]
+
+
+OLD_S, NEW_S = 100, 900
+
+
+@pytest.mark.parametrize(
+    ("status", "times", "ended_s"),
+    [
+        ("pending", (None, None, None), "under way"),
+        ("running", (OLD_S, OLD_S, None), "under way"),
+        ("finished", (OLD_S, OLD_S, OLD_S), "not read"),
+        ("finished", (OLD_S, NEW_S, NEW_S), NEW_S),
+        ("failed", (OLD_S, NEW_S, NEW_S), NEW_S),
+        ("cancelled", (OLD_S, NEW_S, None), NEW_S),
+        ("cancelled", (OLD_S, OLD_S, None), "not read"),
+        ("cancelled", (None, None, None), "not read"),
+    ],
+)
+def test_a_job_is_over_by_its_status_and_an_old_one_is_not_read(
+    tidb: FakeTidb, status: str, times: tuple[int | None, ...], ended_s: object
+) -> None:
+    """The statement itself, carried out by SQLite: `times` are of start, update and end. TiDB gives a cancelled job no end."""
+    tidb.own_tables = {"tidb_import_jobs": ()}
+    import_jobs(tidb.settings(), 500.0)
+    (sql,) = (one for one in tidb.statements if "tidb_import_jobs" in one)
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.create_function("UNIX_TIMESTAMP", 1, lambda at: at)
+        database.execute("ATTACH ':memory:' AS mysql")
+        columns = "id, table_schema, table_name, table_id, status, create_time, start_time, update_time, end_time"
+        database.execute(f"CREATE TABLE mysql.tidb_import_jobs ({columns})")
+        database.execute("INSERT INTO mysql.tidb_import_jobs VALUES (1, 's', 't', 5, ?, 10, ?, ?, ?)", (status, *times))
+        rows = database.execute(sql).fetchall()
+    ends: object = rows[0][6] if rows else "not read"
+    assert ("under way" if ends is None else ends) == ended_s
 
 
 @pytest.mark.parametrize("read", READS)

@@ -12,7 +12,7 @@ from sidecar.adapters.tidb.seen_jobs import JobReader
 from sidecar.shared.model.nouns import CommitTs, TableName, ts_at
 from sidecar.shared.schema.ddl import Action
 from sidecar.shared.schema.job_holes import MODE_UNKNOWN
-from tests.support.holes import every_job, tso
+from tests.support.holes import RecordedJob, every_job, tso
 from tests.support.services.fake_tidb import FakeJob, FakeTidb, Refused
 
 ORDERS = TableName("shop", "Orders")
@@ -25,7 +25,7 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
 
 
 def look(tidb: FakeTidb, since_ts: int, low: int | None = None) -> tuple[list[int], int]:
-    seen = JobReader(tidb.settings()).look(CommitTs(since_ts), low)
+    seen = JobReader(tidb.settings(), print).look(CommitTs(since_ts), low)
     assert seen is not None
     return [job.job_id for job in seen.jobs], seen.low
 
@@ -64,7 +64,7 @@ def test_who_may_not_read_them_sees_the_newest_without_what_they_did(tidb: FakeT
         (70, "", "", "flashback cluster", "FLASHBACK CLUSTER …", 0, 2),
         (69, "shop", "orders", "a kind of tomorrow", "…", 10, 5),
     ]
-    reader = JobReader(tidb.settings())
+    reader = JobReader(tidb.settings(), print)
     seen = reader.look(ts_at(3000), None)
     assert seen is not None
     assert not seen.whole
@@ -83,7 +83,7 @@ def test_who_may_not_read_them_sees_the_newest_without_what_they_did(tidb: FakeT
 
 def test_a_server_that_is_no_tidb_has_none(tidb: FakeTidb) -> None:
     tidb.version = "11.4.2-MariaDB"
-    assert JobReader(tidb.settings()).look(CommitTs(1), None) is None
+    assert JobReader(tidb.settings(), print).look(CommitTs(1), None) is None
 
 
 def test_older_jobs_are_read_no_more_once_a_look_has_passed_them(tidb: FakeTidb) -> None:
@@ -94,3 +94,26 @@ def test_older_jobs_are_read_no_more_once_a_look_has_passed_them(tidb: FakeTidb)
     tidb.statements.clear()
     look(tidb, 600, low)
     assert sum("tidb_ddl_history WHERE job_id >=" in sql for sql in tidb.statements) == 1
+
+
+def test_a_job_that_cannot_be_read_hides_no_other_and_is_noted_once(tidb: FakeTidb) -> None:
+    unreadable = RecordedJob({"id": 11, "start_ts": 100, "type": 14, "state": 99, "binlog": {"SchemaVersion": 1, "FinishedTS": 600}}, 600)
+    tidb.job_list = [FakeJob(number, ORDERS, Action.ADD_INDEX, 100, 500, 600) for number in (10, 12)] + [unreadable]
+    notes: list[str] = []
+    reader = JobReader(tidb.settings(), notes.append)
+    for _ in range(2):
+        tidb.now_ts = 700
+        seen = reader.look(CommitTs(50), None)
+        assert seen is not None
+        assert [job.job_id for job in seen.jobs] == [10, 12]
+    (note,) = notes
+    assert "DDL job 11" in note
+
+
+def test_a_job_under_way_that_cannot_be_read_is_read_again_when_it_has_ended(tidb: FakeTidb) -> None:
+    tidb.jobs = {}
+    running = RecordedJob({"id": 11, "start_ts": 100, "type": "no number", "state": 1, "binlog": {}}, None)
+    tidb.job_list = [running, *(FakeJob(number, ORDERS, Action.ADD_INDEX, 100, 500, 600) for number in range(12, 60))]
+    tidb.now_ts = 700
+    numbers, low = look(tidb, 50)
+    assert (numbers, low) == ([*range(12, 60)], 11)

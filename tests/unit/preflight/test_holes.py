@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from sidecar.adapters.etcd.keys import KeyEntry
 from sidecar.preflight.holes import holes
 from sidecar.shared.config import Config
+from sidecar.shared.errors import ConfigError
 from sidecar.shared.process.checks import CheckFinding, CheckSkipped, CheckStatus
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.watch.unwatched import in_ticdcs_etcd
 from tests.support.services.fake_tidb import FakeTidb, Refused
 
@@ -31,8 +35,26 @@ def config(tidb: FakeTidb, **more: Any) -> Config:
     return msgspec.convert({**base, "source": source, **more}, Config)
 
 
-def findings(tidb: FakeTidb, **more: Any) -> list[CheckFinding]:
-    return list(holes(config(tidb, **more)))
+class Etcd:
+    """A user of etcd that may read all but keys that begin so."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = refused
+
+    def get(self, key: str) -> None:
+        if key.startswith(self.refused):
+            raise ConfigError(f"{key}: permission denied", hint="")
+
+    def get_prefix(self, prefix: str, *, keys_only: bool) -> list[KeyEntry]:
+        assert keys_only
+        self.get(prefix)
+        return []
+
+
+def findings(tidb: FakeTidb, *refused: str, upstream_id: int = 12, **more: Any) -> list[CheckFinding]:
+    client: Any = Etcd(*refused)
+    feed = Changefeed(ChangefeedName("c", "n", "cf"), "1-2", "kafka://h/t", "canal-json", upstream_id=upstream_id)
+    return list(holes(config(tidb, **more), client, feed))
 
 
 def refuse(tidb: FakeTidb, *tables: str) -> None:
@@ -53,9 +75,32 @@ def test_a_right_that_lacks_is_a_warning_with_its_grant(tidb: FakeTidb, table: s
     refuse(tidb, table)
     (one,) = findings(tidb)
     assert one.status is CheckStatus.WARNING
-    assert one.hint.startswith("GRANT SELECT ON mysql.")
-    assert f"mysql.{table}" in one.hint
-    assert "TO 'root'@'%'" in one.hint
+    *grants, way_out = one.hint.split("; ")
+    tables = [re.fullmatch(r"GRANT SELECT ON (mysql\.\w+) TO 'root'@'%'", grant) for grant in grants]
+    assert f"mysql.{table}" in [match and match[1] for match in tables]
+    assert None not in tables, "each is a statement"
+    assert "GRANT" not in one.what + way_out
+
+
+@pytest.mark.parametrize(("key", "cause"), [("/tidb/brie/import/", "Lightning"), ("/pd/12/gc/safe_point", "that GC has passed")])
+def test_keys_that_etcds_user_may_not_read_are_a_warning(tidb: FakeTidb, key: str, cause: str) -> None:
+    (one,) = findings(tidb, key)
+    assert (one.status, one.setting) == (CheckStatus.WARNING, "etcd.user")
+    assert cause in one.what
+    assert key in one.hint
+
+
+def test_a_definition_without_the_clusters_id_is_said(tidb: FakeTidb) -> None:
+    (one,) = findings(tidb, upstream_id=0)
+    assert one.status is CheckStatus.OK
+    assert "no upstream-id" in one.what
+    assert len(findings(tidb, upstream_id=0, feed="tikv", tikv={"pd": ["h:1"]})) == 1, "it is well: that feed looks itself"
+    assert "are watched" in findings(tidb, upstream_id=0, feed="tikv", tikv={"pd": ["h:1"]})[0].what
+
+
+def test_what_the_check_of_etcd_could_not_read_is_not_said_twice(tidb: FakeTidb) -> None:
+    (one,) = holes(config(tidb), None, None)
+    assert one.status is CheckStatus.OK
 
 
 def test_a_table_that_this_tidb_does_not_have_is_no_warning(tidb: FakeTidb) -> None:

@@ -13,7 +13,12 @@ from sidecar.shared.schema.ddl import Action
     [
         (Action.RENAME_TABLE, "RENAME TABLE a.B TO `C`.d", ["a.b", "c.d"]),
         (Action.RENAME_TABLES, "rename table a to x, b to y", ["s.a", "s.x", "s.b", "s.y"]),
-        (Action.RENAME_TABLE, "ALTER TABLE a RENAME TO b", []),
+        (Action.RENAME_TABLE, "ALTER TABLE a RENAME TO b", ["s.a", "s.b"]),
+        (Action.RENAME_TABLE, "alter ignore table o.a rename as `S`.`To`, ALGORITHM = INSTANT", ["o.a", "s.to"]),
+        (Action.RENAME_TABLE, "ALTER TABLE a RENAME = s.b", [".a", "s.b"]),
+        (Action.RENAME_TABLE, "ALTER TABLE o.a RENAME b", ["o.a", "s.b"]),
+        (Action.RENAME_TABLE, "ALTER TABLE", []),
+        (Action.RENAME_TABLE, "RENAME", []),
         (
             Action.EXCHANGE_PARTITION,
             "ALTER TABLE p.Parts EXCHANGE PARTITION x WITH TABLE `o`.`Other` WITHOUT VALIDATION",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ from sidecar.run.gc_hold import (
 )
 from sidecar.run.log_event import LogEvent
 from sidecar.shared.config import Config
-from sidecar.shared.errors import FeedLost, SourceError
+from sidecar.shared.errors import ConfigError, FeedLost, LogUnreachable, SourceError
 from sidecar.shared.model.nouns import CommitTs, Seq, ts_at
 from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.shared.tikv.gc import VersionHold, reads_id
@@ -73,13 +73,17 @@ class Rig:
     now_ms: int = NOW_MS
     lines: list[LogEvent] = field(default_factory=list)
     lives: int = 0
+    away: Exception | None = None
+    make: Callable[[], VersionHold | None] | None = None
 
     def __post_init__(self) -> None:
         hold = None if self.pd is None else VersionHold(cast(Any, self.pd), "x", keep_s=600, hold_max_s=HOLD_MAX_S)
-        outside = GcOutside(self.begins_at, lambda: hold, self.life, lambda: self.now_ms, self.lines.append)
+        outside = GcOutside(self.begins_at, self.make or (lambda: hold), self.life, lambda: self.now_ms, self.lines.append)
         self.hold = GcHold(lambda: self.reads, outside, hold_max_s=HOLD_MAX_S)
 
     def begins_at(self, seq: Seq) -> CommitTs | None:
+        if self.away is not None:
+            raise self.away
         return ago(1000 - 100 * seq) if seq < 10 else None
 
     def life(self) -> float | None:
@@ -195,6 +199,29 @@ def test_while_pd_is_away_the_life_time_counts_and_the_hold_comes_back() -> None
     rig.pd.away = False
     assert rig.look().remaining_s == HOLD_MAX_S - 100
     assert [line.event for line in rig.lines] == ["old versions are not kept", "old versions are kept again"]
+
+
+def test_a_log_that_is_away_does_not_let_the_hold_run_out() -> None:
+    rig = Rig(reads=TsoReads(ago(10), (DDLS,), {VERIFICATIONS: Seq(4)}))
+    rig.look()
+    assert rig.pd is not None
+    rig.pd.held = None
+    rig.away = LogUnreachable("the log's storage does not answer", hint="wait")
+    rig.now_ms += 30_000
+    with pytest.raises(LogUnreachable):
+        rig.hold.look()
+    assert rig.pd.held == ago(600) - 1, "renewed by what was needed before"
+    assert rig.hold.state == GcHoldState({DDLS: 40, VERIFICATIONS: 630}, held=True, kept_s=HOLD_MAX_S)
+
+
+def test_settings_that_do_not_reach_pd_are_reported() -> None:
+    def hold() -> VersionHold | None:
+        raise ConfigError("tikv.tls.ca cannot be read", hint="set it")
+
+    rig = Rig(reads=TsoReads(ago(100), (DDLS,)), make=hold)
+    state = rig.look()
+    assert (state.why, state.held, state.kept_s) == ("tikv.tls.ca cannot be read", False, LIFE_S)
+    assert [line.event for line in rig.lines] == ["old versions are not kept"]
 
 
 def test_a_tidb_that_is_away_too_ends_this_look_and_not_the_hold() -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from sidecar.ports import NoSightings
 from sidecar.run.auxiliary import Services
-from sidecar.run.hole_watch import HoleWatch, lives, serve_holes, watchers
+from sidecar.run.hole_watch import HoleWatch, inside_rules, lives, serve_holes, watchers
 from sidecar.run.sightings import SeenHoles
 from sidecar.shared.errors import SourceLost
 from sidecar.shared.model.hole import Hole, HoleCause, Sighting
-from sidecar.shared.model.nouns import CommitTs
-from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.shared.model.nouns import CommitTs, TableName
+from sidecar.shared.ticdc.changefeed import Changefeed, ChangefeedName, FeedFilter
 from sidecar.watch.contract import DEFINITION, IMPORTS, JOBS, LEASES, RESTORES, RESUMES, VERSIONS
 from tests.support.eventually import eventually
 from tests.unit.run.test_app import settings
@@ -59,6 +59,15 @@ def test_the_settings_say_who_watches() -> None:
     assert names(new_architecture=True) == [*OF_TIDB, LEASES, DEFINITION, VERSIONS, RESUMES]
     assert names(feed="tikv", tikv={"pd": ["h:2379"]}) == [*OF_TIDB, LEASES, DEFINITION], "it has a gap of its own, and stops there"
     assert names(etcd={"folder": "/keys"}, changefeed={"id": "orders", "file": "/cf.json"}) == OF_TIDB
+
+
+@pytest.mark.parametrize("case_sensitive", [False, True])
+def test_names_of_jobs_are_inside_whatever_their_case(*, case_sensitive: bool) -> None:
+    """TiDB keeps the names that a job locked in small letters."""
+    rules = FeedFilter(rules=("Shop.*",), case_sensitive=case_sensitive)
+    feed = Changefeed(ChangefeedName("c", "n", "orders"), "1-2", "kafka://h/t", "canal-json", filter=rules)
+    inside = inside_rules(feed)
+    assert [inside(TableName(schema, "T")) for schema in ("shop", "Shop", "outside")] == [True, True, False]
 
 
 def test_each_name_is_one_watchers() -> None:

@@ -85,6 +85,26 @@ def test_only_tables_that_are_renamed_from_outside_have_a_hole() -> None:
     assert hole_of(job(Action.RENAME_TABLE, A, B), inside) is None
 
 
+def test_renames_of_which_one_table_is_shown_are_holes_by_name() -> None:
+    """As information_schema shows RENAME of several tables."""
+    result = hole_of(job(Action.RENAME_TABLES, A, B, OTHER, A, B, OTHER, ids=(1,)), inside)
+    assert result is not None
+    assert (result.table_ids, result.hole.tables, result.hole.vanished) == (frozenset(), (A,), False)
+    assert hole_of(job(Action.RENAME_TABLES, A, B, B, A, ids=(1,)), inside) is None
+
+
+@pytest.mark.parametrize("action", [Action.ALTER_TABLE_MODE, Action.CREATE_TABLES, Action.REFRESH_META, Action.RECOVER_SCHEMA])
+@given(schema=st.sampled_from(["holes", "outside", ""]), ids=st.sets(st.integers(1, 9), min_size=1))
+def test_of_tables_whose_names_are_known_only_those_inside_have_a_hole(action: Action, schema: str, ids: set[int]) -> None:
+    """The changefeed has tables with even numbers."""
+    tables = tuple(JobTable({"id": number, "name": {"O": f"t{number}"}, "mode": 1}, 1) for number in sorted(ids))
+    made = DdlJob(5, action, CommitTs(900), 800, BY_BR, 1, schema, min(ids), tables)
+    result = hole_of(made, lambda name: name.schema == "holes" and int(name.table[1:]) % 2 == 0)
+    there = {number for number in ids if number % 2 == 0} if schema == "holes" else ids if not schema else set[int]()
+    assert (set[int]() if result is None else set(result.table_ids)) == there
+    assert result is None or not result.schema
+
+
 @pytest.mark.parametrize("action", [Action.CREATE_TABLE, Action.CREATE_TABLES])
 def test_tables_that_br_makes_get_rows_that_no_feed_has(action: Action) -> None:
     made = job(action, query=f"{BY_BR}CREATE TABLE `a` (…)", ids=(7, 8))

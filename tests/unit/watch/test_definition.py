@@ -25,7 +25,8 @@ NO_INSERTS_OF_B = {"matcher": ["shop.b"], "ignore-insert-value-expr": "v = 'x'"}
 class Etcd:
     def __init__(self) -> None:
         self.definitions: list[dict[str, Any]] = []
-        self.kept = True
+        self.kept_from = 0
+        self.notes: list[str] = []
 
     def define(
         self, *, rules: tuple[str, ...] = ("*.*",), filters: tuple[Any, ...] = (), selectors: tuple[Any, ...] = (), **more: Any
@@ -35,13 +36,13 @@ class Etcd:
         self.definitions.append({"sink-uri": "kafka://h:9092/t", "create-time": "2026-01-01T00:00:00Z", "start-ts": 5, "config": config})
 
     def get(self, _: str, *, revision: int = 0) -> KeyEntry | None:
-        if revision and not self.kept:
+        if revision and revision < self.kept_from:
             raise Compacted("compacted", hint="")
         upto = revision or len(self.definitions)
         return KeyEntry("info", json.dumps(self.definitions[upto - 1]).encode(), 1, upto, 0)
 
     def watch(self, seen: str | None = None) -> DefinitionWatch:
-        return DefinitionWatch(self, NAME, LogPlace(lambda: TABLES, lambda: CommitTs(77)), seen)  # type: ignore[arg-type]  # a twin of the one call
+        return DefinitionWatch(self, NAME, LogPlace(lambda: TABLES, lambda: CommitTs(77), self.notes.append), seen)  # type: ignore[arg-type]  # a twin of the one call
 
 
 def missed(before: dict[str, Any], now: dict[str, Any]) -> tuple[tuple[TableName, ...] | None, bool] | None:
@@ -87,10 +88,52 @@ def test_a_definition_that_etcd_has_forgotten_is_of_each_table() -> None:
     watching = etcd.watch()
     watching.look()
     etcd.define()
-    etcd.kept = False
+    etcd.kept_from = 2
     (one,) = watching.look()
     assert one.hole is not None
     assert (one.hole.tables, one.hole.vanished) == (None, True)
+    assert etcd.notes == []
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+def test_what_came_and_went_while_nobody_looked_omitted_something(*, takeover: bool) -> None:
+    etcd = Etcd()
+    etcd.define()
+    watching = etcd.watch()
+    (first,) = watching.look()
+    for filters in ((NO_DELETES,), (NO_INSERTS_OF_B,), ()):
+        etcd.define(filters=filters)
+    (one,) = (etcd.watch(first.seen) if takeover else watching).look()
+    assert one.hole is not None
+    assert (one.hole.tables, one.hole.vanished) == ((A, B), True)
+    assert etcd.notes == []
+
+
+def test_what_is_omitted_again_now_is_not_missing() -> None:
+    etcd = Etcd()
+    etcd.define(filters=(NO_DELETES,))
+    watching = etcd.watch()
+    watching.look()
+    etcd.define()
+    etcd.define(filters=(NO_DELETES,))
+    assert watching.look()[0].hole is None
+
+
+def test_rules_that_are_as_they_were_longer_ago_than_etcds_history_are_noted() -> None:
+    etcd = Etcd()
+    etcd.define()
+    watching = etcd.watch()
+    watching.look()
+    for filters in ((NO_DELETES,), (NO_INSERTS_OF_B,), ()):
+        etcd.define(filters=filters)
+    etcd.kept_from = 3
+    (one,) = watching.look()
+    assert one.hole is not None
+    assert one.hole.tables == (B,), "as far as it is known"
+    assert len(etcd.notes) == 1
+    assert "longer ago than etcd's history" in etcd.notes[0]
+    assert watching.look()[0].hole is None
+    assert len(etcd.notes) == 1
 
 
 def test_what_was_not_durable_is_seen_again() -> None:

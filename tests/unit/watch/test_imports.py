@@ -11,7 +11,7 @@ from sidecar.shared.model.hole import Sighting
 from sidecar.shared.model.nouns import CommitTs, TableName, ts_at
 from sidecar.watch.contract import Looked
 from sidecar.watch.imports import LATE_S, ImportWatch
-from tests.support.holes import steps, tso
+from tests.support.holes import inside, steps, tso
 
 TABLE = TableName("shop", "t")
 BEGIN_S = 10_000.0
@@ -22,6 +22,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self.now_s = BEGIN_S
+        self.table = TABLE
         self.every: list[tuple[int, float | None, float | None]] = []
         self.why: NotReadable | None = None
 
@@ -30,13 +31,15 @@ class Jobs:
             return self.why
         now_s = self.now_s
         jobs = [
-            ImportJob(number, TABLE, number, "…", *(at_s if at_s is not None and at_s <= now_s else None for at_s in (began_s, ended_s)))
+            ImportJob(
+                number, self.table, number, "…", *(at_s if at_s is not None and at_s <= now_s else None for at_s in (began_s, ended_s))
+            )
             for number, began_s, ended_s in self.every
         ]
         return [job for job in jobs if job.ended_s is None or job.ended_s >= since_s]
 
     def watch(self, seen: str | None = None) -> ImportWatch:
-        return ImportWatch(self.read, lambda: self.now_s, Looked(seen, ts_at(int(BEGIN_S * 1000))))
+        return ImportWatch(self.read, lambda name: name.schema == "shop", lambda: self.now_s, Looked(seen, ts_at(int(BEGIN_S * 1000))))
 
 
 def holes(sightings: list[Sighting]) -> list[tuple[int, CommitTs]]:
@@ -78,10 +81,11 @@ def test_each_begin_and_each_end_is_seen_whatever_dies() -> None:
         while jobs.now_s < BEGIN_S + 16_000:
             jobs.now_s += chance.choice([10, 10, 10, 300, 2000])
             sightings = watching.look()
-            kept = len(sightings) if chance.random() < 0.7 else chance.randrange(len(sightings) + 1)
-            durable += holes(sightings[:kept])
-            seen = sightings[kept - 1].seen if kept else seen
-            if kept < len(sightings):
+            assert [one.seen for one in sightings[:-1]] == [""] * (len(sightings) - 1)
+            if chance.random() < 0.7:
+                durable += holes(sightings)
+                seen = sightings[-1].seen
+            else:
                 watching = jobs.watch(seen)
         assert len(durable) == len(set(durable)), "none twice"
         for number, *times in jobs.every:
@@ -96,12 +100,20 @@ def test_the_recordings_import_is_seen_and_earlier_ones_are_not() -> None:
     began = {30001: 1795952313.707700, 1: 1795952013.0, 2: 1795952056.6}
     jobs = [ImportJob(row[0], TableName(row[5], row[6]), row[7], row[12], began[row[0]], began[row[0]] + 2) for row in step["import_jobs"]]
     watching = ImportWatch(
-        lambda since_s: [one for one in jobs if (one.ended_s or 0) >= since_s], lambda: 1795952400.0, Looked(None, tso("insert"))
+        lambda since_s: [one for one in jobs if (one.ended_s or 0) >= since_s], inside, lambda: 1795952400.0, Looked(None, tso("insert"))
     )
     (one, _) = watching.look()
     assert one.table_ids == {597}
     assert one.hole is not None
     assert "job 30001, finished" in one.hole.text
+
+
+def test_a_table_outside_the_changefeed_has_no_hole() -> None:
+    jobs = Jobs()
+    jobs.table = TableName("outside", "t")
+    jobs.every = [(7, BEGIN_S + 10, BEGIN_S + 20)]
+    jobs.now_s += 30
+    assert holes(jobs.watch().look()) == []
 
 
 @pytest.mark.parametrize("why", NotReadable)

@@ -131,6 +131,39 @@ def test_a_task_explains_its_map_while_it_runs_and_when_it_has_gone() -> None:
     assert holes(watching.look()) == []
 
 
+def test_a_second_restore_to_the_same_target_is_seen_at_once() -> None:
+    cluster = Restoring()
+    cluster.tasks = NotReadable.NO_TABLE
+    watching = cluster.watch()
+    for written_s in (BEGIN_S + 5, BEGIN_S + 9):
+        cluster.maps = [PitrMap(600, 12, written_s)]
+        sightings = watching.look()
+        assert holes(sightings) == [None]
+        assert holes(cluster.watch(sightings[-1].seen).look()) == []
+    assert holes(watching.look()) == []
+
+
+def test_a_map_that_is_written_as_its_task_ends_is_that_tasks() -> None:
+    cluster = Restoring()
+    watching = cluster.watch()
+    cluster.restore(4, "shop.*", restored_ts=600)
+    watching.look()
+    cluster.tasks, cluster.maps = [], [PitrMap(600, 12, BEGIN_S + 5)]
+    assert holes(watching.look()) == [(A,)], "a server's clock may be ahead"
+    assert holes(watching.look()) == []
+    cluster.maps = [PitrMap(600, 12, BEGIN_S + 8)]
+    assert holes(watching.look()) == [None]
+
+
+def test_a_restore_of_tables_outside_the_changefeed_is_no_hole() -> None:
+    cluster = Restoring()
+    watching = cluster.watch()
+    cluster.restore(4, "outside.*")
+    assert holes(watching.look()) == []
+    cluster.tasks = []
+    assert holes(watching.look()) == []
+
+
 def test_where_neither_can_be_read_nothing_is_looked_at_any_more() -> None:
     cluster = Restoring()
     cluster.tasks = cluster.maps = NotReadable.NO_RIGHT
