@@ -2,7 +2,7 @@
 sinks that have one.
 
 - Several sinks with holes in different tables receive all of these tables: a row that a sink has already is dropped or repeated there (P2).
-- A table that the changefeed does not carry any more is left out: nobody can dump it.
+- A table that the changefeed does not carry any more is omitted: nobody can dump it.
 - Where rows vanished in a sink that can be read back, the dump is exact. Of another sink nobody can remove them: its hole stays open until
   an operator's word.
 """
@@ -30,7 +30,7 @@ def narrow_to_holes(request: pb.StartRequest, status: SidecarStatus, sinks: Mapp
         if name in wanted and (there := {table: hole for table, hole in tables.holes.items() if table in carried})
     }
     if not holes:
-        among = "that is asked for " if request.sinks or rules is not None else ""
+        among = "of these " if request.sinks or rules is not None else ""
         raise RefusedRequest(f"no table {among}has a hole that is known", hint="nothing: dumpverify compares the sinks with TiDB")
     chosen = sorted({table for each in holes.values() for table in each})
     if len(chosen) > RULES_MAX:

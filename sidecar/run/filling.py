@@ -1,8 +1,8 @@
 """`[dump] fill_holes`: dumps of what is incomplete, as an operator's `dumpstart --holes`, without an operator.
 
-- A hole is asked for once: which were is in the log's folder, under the owner's name (shared/log/owned.py). So one that an operator stops,
+- A hole has one dump: which had one is in the log's folder, under the owner's name (shared/log/owned.py). So one that an operator stops,
   or that fills nothing, is not begun again. What is noticed again is another hole. A dump's id is made of its holes: where a process dies
-  before that is on record, the next one asks for the same dump.
+  before that is on record, the next one requests the same dump.
 - It waits while a dump is there that is not over and has one of the tables: that one may fill them, and what is noticed again and again
   must not queue up.
 - Holes where rows vanished have dumps of their own: those are exact, and an exact dump can be refused for one table.
@@ -33,7 +33,7 @@ STEM = "filling"
 BESIDE_MAX = 8
 """Dumps that are not over: operators have room left for theirs (core/dumps.py)."""
 TABLES_MAX = 1_000
-"""Of one dump. What is left is asked for when that is over."""
+"""Of one dump. What is left has one when that is over."""
 
 Holes = dict[TableName, tuple[int, bool]]
 """By table: the segment in which its hole was noticed last, in any sink, and whether rows vanished."""
@@ -51,7 +51,7 @@ class Filling:
         note: Callable[[str], object],
     ) -> None:
         self._status, self._log, self._start, self._note = status, log, start, note
-        self._asked: dict[str, int] | None = None
+        self._begun: dict[str, int] | None = None
 
     def serve(self, ending: Event) -> None:
         """Until the end of the term."""
@@ -63,9 +63,9 @@ class Filling:
         status = self._status()
         if status is None or not (holes := _holes(status)) or sum(dump.state not in OVER for dump in status.dumps) >= BESIDE_MAX:
             return
-        asked = self._known()
+        begun = self._known()
         for vanished in (False, True):
-            new = [table for table, (seq, gone) in sorted(holes.items()) if gone is vanished and seq > asked.get(str(table), -1)]
+            new = [table for table, (seq, gone) in sorted(holes.items()) if gone is vanished and seq > begun.get(str(table), -1)]
             if new and not holding(set(new), status.dumps):
                 self._fill(new[:TABLES_MAX], holes)
 
@@ -85,20 +85,20 @@ class Filling:
         self._record(tables, holes)
 
     def _record(self, tables: Sequence[TableName], holes: Holes) -> None:
-        """They are asked for; what has no hole any more is forgotten."""
-        self._asked = {str(table): seq for table, (seq, _) in holes.items() if seq == self._known().get(str(table)) or table in tables}
-        self._log.write(STEM, msgspec.json.encode(self._asked))
+        """They have had their dump; what has no hole any more is forgotten."""
+        self._begun = {str(table): seq for table, (seq, _) in holes.items() if seq == self._known().get(str(table)) or table in tables}
+        self._log.write(STEM, msgspec.json.encode(self._begun))
 
     def _known(self) -> dict[str, int]:
-        if self._asked is None:
+        if self._begun is None:
             name = latest(self._log.folder, STEM)
             data = None if name is None else storage.read_if_there(self._log.folder, name)
             try:
-                self._asked = {} if data is None else msgspec.json.decode(data, type=dict[str, int])
+                self._begun = {} if data is None else msgspec.json.decode(data, type=dict[str, int])
             except msgspec.DecodeError:
                 self._note(f"{name} in the log cannot be read: what is incomplete is dumped once more")
-                self._asked = {}
-        return self._asked
+                self._begun = {}
+        return self._begun
 
 
 def _holes(status: SidecarStatus) -> Holes:

@@ -103,8 +103,8 @@ def _completes(one: CompletedTable, tables: SinkTables, name: TableName) -> bool
 
 def _read_and_kept(segment: Manifest, before: Tables, value: Steps) -> dict[TableName, TableName]:
     """The tables of which the segment has chunks and whose rows its DDLs keep, by the names after these, with those before. Records of
-    dumps have the former; up to 0.4 the record of a dump that finished in the segment had the latter, and such a name counts for its own
-    table only."""
+    dumps have those after; up to 0.4 the record of a dump that finished in the segment had those before, and such a name counts for its
+    own table only."""
     read = {chunk.table for window in segment.windows for chunk in window.chunks}
     names = {table: table for table in before} | {step.before: None for step in value if step.before is not None}
     names |= {step.before: step.after for step in value if step.before is not None and step.fate is SchemaFate.KEPT}

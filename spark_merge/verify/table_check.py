@@ -6,7 +6,6 @@
 - The source's statistics of its rows are a first guess, and may be wrong by any factor. So a range stops at a bound of rows, and is read
   again in ranges that are counted; and buckets are compared in parts once all rows are counted.
 - Of a small sample or a slice, and in a sink that finds keys, the sink's rows are those with the keys of the source's ranges (by_keys).
-
 - The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
   which is read first, to beyond the last moment at which the source was read.
 - Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `context.AHEAD_MS` from then.
@@ -205,8 +204,8 @@ class TableCheck:
         buckets = max(1, min(2 * min(rows, len(ranges) * PART_ROWS) // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(ranges) * (2 if by_keys else 1)
         self._saves = len(ranges) > context.runner.cores
-        text = schema_text(schema)
-        progress = CheckProgress(text, accepted.seq, low_ts, rows, by_keys, buckets, [(*one,) for one in ranges], self.report)
+        of = schema_text(schema), accepted.seq, low_ts, rows, by_keys, buckets
+        progress = CheckProgress(*of, [(*one,) for one in ranges], self.report)
         progress.sink_files, _ = self._digested(schema, "sink", reading.parts, progress, between=partial(self._followed, moving))
         progress.high_ts = moving.follow()
         self._save(progress, moving)

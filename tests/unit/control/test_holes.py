@@ -65,9 +65,9 @@ def test_where_rows_vanished_it_is_exact_if_the_sink_can_be_read_back(sink: str,
     for gone, also in product((HOLE, GONE), (HOLE, None)):
         tables = known(**{sink: {ORDERS: gone, **({} if also is None else {ITEM: also})}})
         assert narrowed(tables).exact is (gone.vanished and readable)
-    asked = pb.StartRequest(dump_id="d" * 16, holes=True, exact=True)
-    narrow_to_holes(asked, status_of(known(lake={ORDERS: HOLE})), SINKS)
-    assert asked.exact, "an operator may want more"
+    wanted = pb.StartRequest(dump_id="d" * 16, holes=True, exact=True)
+    narrow_to_holes(wanted, status_of(known(lake={ORDERS: HOLE})), SINKS)
+    assert wanted.exact, "an operator may want more"
 
 
 def test_only_what_can_be_read_back_is_compared_after_it() -> None:
@@ -93,7 +93,7 @@ def test_rules_choose_among_the_tables_that_have_one() -> None:
     request = narrowed(tables, rules=(f"{ORDERS.schema}.{ORDERS.table}",))
     assert [table for table in (ORDERS, ITEM) if TableRules.of(list(request.table_rules)).matches(table)] == [ORDERS]
     assert request.exact is False
-    with pytest.raises(RefusedRequest, match="no table that is asked for has a hole"):
+    with pytest.raises(RefusedRequest, match="no table of these has a hole"):
         narrowed(tables, rules=("other.*",))
 
 

@@ -98,7 +98,7 @@ def test_each_hole_has_one_dump_whatever_becomes_of_the_others(tmp_path: Path) -
     assert life.look() == [{B}], "it was noticed again"
 
 
-def test_the_next_owner_knows_what_was_asked_for(tmp_path: Path) -> None:
+def test_the_next_owner_knows_which_had_one(tmp_path: Path) -> None:
     first = Life(tmp_path)
     first.holes(a=3)
     assert first.look() == [{A}]
@@ -107,7 +107,7 @@ def test_the_next_owner_knows_what_was_asked_for(tmp_path: Path) -> None:
     assert second.look() == [{B}]
 
 
-def test_where_a_process_dies_before_it_is_on_record_the_same_dump_is_asked_for(tmp_path: Path) -> None:
+def test_where_a_process_dies_before_it_is_on_record_the_same_dump_is_requested(tmp_path: Path) -> None:
     lives = [Life(tmp_path / str(number)) for number in range(2)]
     for life in lives:
         life.holes(a=3, b=2)
