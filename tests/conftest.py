@@ -4,6 +4,7 @@ slow to make is made once, because the tests that use it go to one worker. At a 
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -46,6 +47,22 @@ settings.load_profile("lane")
 
 os.environ.pop("COLUMNS", None)  # xdist's: without a terminal a command's lines are as long as it says
 os.environ |= {name: " ".join(QUICK_JAVA) for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")}  # every Spark of every process
+
+_parse = ast.parse
+
+
+def _parsed(*arguments: Any, **options: Any) -> Any:
+    """Python 3.11 counts how deep the parser is for all threads at once (python/cpython#106905): where another one formats a traceback in
+    the same moment, both are told of a mismatch, and nothing is wrong."""
+    while True:
+        try:
+            return _parse(*arguments, **options)
+        except SystemError as error:
+            if "recursion depth mismatch" not in str(error):
+                raise
+
+
+ast.parse = _parsed
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what a run under nohup ignores, its processes would ignore too
 
