@@ -53,7 +53,7 @@ _parse = ast.parse
 
 def _parsed(*arguments: Any, **options: Any) -> Any:
     """Python 3.11 counts how deep the parser is for all threads at once (python/cpython#106905): where another one formats a traceback in
-    the same moment, both are told of a mismatch, and nothing is wrong."""
+    the same moment, both get an error of a mismatch, and nothing is wrong."""
     while True:
         try:
             return _parse(*arguments, **options)
