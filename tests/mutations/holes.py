@@ -42,7 +42,7 @@ HOLED = [
     Mutation(
         "a row that is skipped leaves its table complete",
         "spark_merge/delivery/sink_record.py::SinkRecord.passed",
-        "with_holes(tables, self._skipped(segment.seq), (), segment.seq)",
+        "with_holes(tables, skipped, ids_of(self._schemas(segment.schemas)) if skipped else {}, segment.seq)",
         "tables",
         f"{RECORD}::test_a_row_that_is_skipped_is_a_hole_of_its_table",
     ),

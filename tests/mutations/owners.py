@@ -116,7 +116,7 @@ FENCES = [
     Mutation(
         "an earlier owner reports that the log is broken",
         "sidecar/run/term.py::Term._judging_the_log",
-        "if self.ownership.held():",
+        "if self.ownership.held() or isinstance(error, FeedUnsuitable):",
         "if True:",
         "tests/unit/run/test_term.py::test_a_file_that_is_gone_is_the_next_owners_doing_once_the_lease_ran_out[True-OwnershipLost-retain]",
     ),
