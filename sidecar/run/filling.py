@@ -29,7 +29,8 @@ from ticdc_dump.v1 import control_pb2 as pb
 LOOK_EVERY_S = 5.0
 NAME = "the sidecar (dump.fill_holes)"
 """Who asks, in the history."""
-STEM = "filling"
+STEM = "holes/begun"
+"""Below a folder: beside the segments a look for it would list them all."""
 BESIDE_MAX = 8
 """Dumps that are not over: operators have room left for theirs (core/dumps.py)."""
 TABLES_MAX = 1_000

@@ -19,7 +19,7 @@ from sidecar.pipeline import Pipeline
 from sidecar.ports import SeenUpTo
 from sidecar.run.logs import note
 from sidecar.shared.log.parked import Parked
-from sidecar.shared.model.hole import TEXT_MAX, Hole, HoleCause, Sighting, TablesById, WaitingHole
+from sidecar.shared.model.hole import TEXT_MAX, Hole, HoleCause, Sighting, TablesById, WaitingHole, in_short
 from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, ts_at, utc
 from sidecar.shared.process.checks import listed
 
@@ -36,8 +36,9 @@ class SeenHoles:
         self._now_ts, self._log_line = now_ts, log_line
         self._lock = Lock()
         self._waiting: list[WaitingHole] = []
-        self._new = 0
-        """How many of the last of them no manifest has, and no look at the tables was for."""
+        self._are_new = False
+        """Whether one of them is in no manifest."""
+        self._by_id: tuple[Mapping[TableName, TableSchema], TablesById] | None = None
         self._seen: dict[str, str] = {}
 
     def resume(self, seen: Mapping[str, str], waiting: Sequence[WaitingHole]) -> None:
@@ -52,31 +53,31 @@ class SeenHoles:
         """Of one look, in their order."""
         now_ts = self._now_ts()
         holes = [
-            WaitingHole(replace(one.hole, since_ts=min(one.hole.since_ts, now_ts), text=one.hole.text[:TEXT_MAX]), one.table_ids)
+            WaitingHole(replace(one.hole, since_ts=min(one.hole.since_ts, now_ts), text=in_short(one.hole.text)), one.table_ids)
             for one in sightings
             if one.hole is not None
         ]
         with self._lock:
             self._waiting += holes
-            self._new += len(holes)
+            self._are_new |= bool(holes)
             self._seen = self._seen | {one.watcher: one.seen for one in sightings if one.seen}
             if len(self._waiting) > WAITING_MAX:
-                self._waiting, self._new = [_of_each(self._waiting)], 1
+                self._waiting = [_of_each(self._waiting)]
         for one in holes[:LINES_MAX]:
-            self._log_line(
-                f"seen in TiDB, and in no feed: {one.hole.text} (since {utc(one.hole.since_ts)}); the log has it as it comes there"
-            )
+            self._log_line(f"a hole was seen: {one.hole.text}, since {utc(one.hole.since_ts)}; tables have it once the log is there")
 
     def due(self, upto_ts: CommitTs) -> bool:
         with self._lock:
-            return bool(self._new) or any(_is_there(one, upto_ts) and not one.table_ids for one in self._waiting)
+            return self._are_new or any(_is_there(one, upto_ts) and not one.table_ids for one in self._waiting)
 
     def take(self, upto_ts: CommitTs, tables: Mapping[TableName, TableSchema]) -> SeenUpTo:
         with self._lock:
-            waiting, seen, self._new = self._waiting, self._seen, 0
-            if not waiting:
-                return SeenUpTo((), (), seen)
-            by_id = TablesById(tables)
+            waiting, seen, self._are_new = self._waiting, self._seen, False
+            if not any(_is_there(one, upto_ts) for one in waiting):
+                return SeenUpTo((), tuple(waiting), seen)
+            if self._by_id is None or self._by_id[0] is not tables:
+                self._by_id = tables, TablesById(tables)
+            by_id = self._by_id[1]
             resolved = [(one, by_id.hole(one) if _is_there(one, upto_ts) else None) for one in waiting]
             self._waiting = [one for one, hole in resolved if hole is None and (one.table_ids or not _is_there(one, upto_ts))]
             return SeenUpTo(tuple(hole for _, hole in resolved if hole is not None), tuple(self._waiting), seen)
@@ -98,7 +99,6 @@ def note_passed(pipeline: Pipeline, holes: SeenHoles, parked: Parked) -> None:
     since_ts, where = pipeline.sequence.after_ts, parked.stopped.message.at()
     known = [pipeline.tables.get(name) for name in parked.tables or ()]
     ids = frozenset(table.table_id for table in known if table is not None and table.table_id)
-    text = f"{where}, parked by {parked.by}: {parked.stopped.error}"
-    hole = Hole(HoleCause.PARKED, since_ts, parked.tables, vanished=True, text=text)
+    hole = Hole(HoleCause.PARKED, since_ts, parked.tables, vanished=True, text=f"{where}, parked by {parked.by}")
     holes.put(Sighting(PARKED, "", hole, ids if len(ids) == len(known) else frozenset()))
     note(f"{where} is passed, as {parked.by} has decided: {listed(parked.tables) if parked.tables else 'every table'} may lack its rows")

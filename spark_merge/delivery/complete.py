@@ -27,7 +27,7 @@ from sidecar.shared.errors import UnsupportedDdl
 from sidecar.shared.log.filled import FilledWord
 from sidecar.shared.log.layout import completed_tables
 from sidecar.shared.log.manifest import DdlRecord, Manifest
-from sidecar.shared.model.hole import TEXT_MAX, Hole, HoleCause, OpenHole, opened
+from sidecar.shared.model.hole import Hole, HoleCause, OpenHole, in_short, opened
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, carried
 from sidecar.shared.model.progress import CompletedTable
 from sidecar.shared.model.schema_step import SchemaFate, Steps, Tables, TableStep, steps
@@ -144,7 +144,7 @@ def _of_ddl(step: TableStep, segment: Manifest, tables: SinkTables) -> OpenHole:
     claimed, there = (None, None) if step.before is None else (tables.complete.get(step.before), tables.holes.get(step.before))
     if there is not None:
         return replace(there, seq=segment.seq, vanished=there.vanished or vanished)
-    text = query[:TEXT_MAX] or ("a DDL that the changefeed hides" if vanished else "a DDL")
+    text = in_short(query) or ("a DDL that the changefeed hides" if vanished else "a DDL")
     return OpenHole(HoleCause.DDL, segment.upto_ts, segment.seq, vanished, text, complete=claimed)
 
 

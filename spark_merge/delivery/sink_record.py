@@ -169,7 +169,8 @@ def skip_holes(log: Folder) -> dict[Seq, list[Hole]]:
     holes = defaultdict[Seq, list[Hole]](list)
     try:
         for one in read_skips(log):
-            hole = Hole(HoleCause.SKIPPED, one.commit_ts, (one.table,), vanished=one.op == "delete", text=f"{one} [{one.by}]")
+            text = f"segment {one.seq}, ordinal {one.ordinal}, skipped by {one.by}"
+            hole = Hole(HoleCause.SKIPPED, one.commit_ts, (one.table,), vanished=one.op == "delete", text=text)
             holes[one.seq].append(hole)
     except LogBroken as error:
         unread = Hole(HoleCause.SKIPPED, CommitTs(0), None, vanished=True, text=error.message)

@@ -56,7 +56,7 @@ HOLED = [
     Mutation(
         "what waits is not in the manifest",
         "sidecar/run/sightings.py::SeenHoles.take",
-        "tuple(self._waiting), seen)",
+        "tuple(waiting), seen)",
         "(), seen)",
         f"{SIGHTINGS}::test_what_waits_is_there_for_the_next_owner",
     ),
@@ -157,5 +157,19 @@ HOLED = [
         "self._log.check_not_taken()",
         "pass",
         "tests/unit/run/test_term.py::test_what_an_earlier_owner_that_woke_made_the_feed_forget_is_no_broken_log[True-LogBroken]",
+    ),
+    Mutation(
+        "a word that cannot be read stops the sinks",
+        "sidecar/shared/log/filled.py::Words.read",
+        "suppress(LogBroken)",
+        "suppress()",
+        "tests/unit/log/test_filled.py::test_a_file_that_cannot_be_read_is_named_with_the_way_out",
+    ),
+    Mutation(
+        "a hole's text has what a terminal carries out",
+        "sidecar/shared/model/hole.py::in_short",
+        'char if char.isprintable() else "?"',
+        "char",
+        f"{SIGHTINGS}::test_nothing_of_a_text_is_carried_out_by_a_terminal",
     ),
 ]

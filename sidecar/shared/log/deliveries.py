@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from threading import Event
 from time import monotonic
 
 from sidecar.shared.errors import LogBroken, LogUnreachable, SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, RUNNING, SPARK_STARTING, DeliveryReport, report_from_json
-from sidecar.shared.log.filled import FilledWord, read_words
+from sidecar.shared.log.filled import FilledWord, Words
 from sidecar.shared.log.identity import known_id
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.sink_tables import read_sink_tables
@@ -36,6 +35,7 @@ class LogDeliveries:
         """Of each sink that has been reported, by its name, as its file says."""
         self.words: Sequence[FilledWord] = ()
         """Which say who filled a hole: read when a table has none any more, before `tables` says so."""
+        self._said = Words(folder)
         self._tables_at: dict[str, tuple[int, int]] = {}
         self.trouble = ""
         self._reported: ReportTimes | None = None
@@ -93,8 +93,7 @@ class LogDeliveries:
         if unread:
             tables = read_sink_tables(self._folder, unread)
             if any(self.tables[name].holes.keys() - one.holes.keys() for name, one in tables.items() if name in self.tables):
-                with suppress(LogBroken):  # a word that cannot be read stops the sink with the next hole, and its error names it
-                    self.words = read_words(self._folder)
+                self.words = self._said.read()
             self.tables = self.tables | tables
             self._tables_at |= {name: written[name] for name in unread}
 

@@ -8,12 +8,14 @@
   is right whenever a worker finds it, and however often.
 - An operator gives it, and a verification of the whole table that began behind that segment and ended with no difference.
 - A file is never changed, and nothing removes it: it says who answers for a table that no dump has read again.
+- A file that cannot be read is no word: its holes stay open, and no sink stops. Who lists the words (`read_words`) names it.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -84,18 +86,28 @@ class Words:
         self._known: dict[str, tuple[FilledWord, ...]] = {}
 
     def read(self) -> list[FilledWord]:
-        """Raises LogBroken for a file that cannot be read, and as the log's storage."""
-        names = [f"{FOLDER}/{name}" for name in storage.list_names(self._log, under=FOLDER, deep=False) if name.endswith(".json")]
+        """Of those that can be read. Raises as the log's storage."""
+        names = _names(self._log)
         if new := [name for name in names if name not in self._known]:
             own = known_id(self._log)
             files = storage.read_files(self._log, new)
-            self._known |= {name: _words(self._log, name, data, own) for name, data in files.items()}
+            for name, data in files.items():
+                with suppress(LogBroken):
+                    self._known[name] = ()
+                    self._known[name] = _words(self._log, name, data, own)
         return [word for name in names for word in self._known.get(name, ())]
 
 
 def read_words(log: Folder) -> list[FilledWord]:
-    """All of the log, in the order of their times. Raises as `Words.read`."""
-    return sorted(Words(log).read(), key=lambda word: word.at_ms)
+    """All of the log, in the order of their times. Raises LogBroken for a file that cannot be read, and as the log's storage."""
+    names = _names(log)
+    own, files = known_id(log), storage.read_files(log, names) if names else {}
+    words = [word for name, data in files.items() for word in _words(log, name, data, own)]
+    return sorted(words, key=lambda word: word.at_ms)
+
+
+def _names(log: Folder) -> list[str]:
+    return [f"{FOLDER}/{name}" for name in storage.list_names(log, under=FOLDER, deep=False) if name.endswith(".json")]
 
 
 def _words(log: Folder, name: str, data: bytes, own: str) -> tuple[FilledWord, ...]:

@@ -6,7 +6,8 @@
     retained-{seq}          every segment below seq has been removed, or is being removed
     skips/{seq}-{ordinal}.json   a row that an operator skips (skips.py)
     parked/{digest}.json    a message that he parked; unreadable.json is the one at which the stream stopped last (parked.py)
-    filled/{seq}-{random}.json   somebody's word that a hole is filled (filled.py)
+    filled/{random}.json    somebody's words that holes are filled (filled.py)
+    holes/begun-{epoch}.json     which holes dump.fill_holes has dumped (run/filling.py)
     verify/{id}/…           a verification's files (verification.py)
     certificates/{dump}.json     the certificate of a finished dump (certificate.py); {dump}.parts/ is what is collected for it
     reports/{dump}.html          a report of a dump that is over, for people (sidecar/report)

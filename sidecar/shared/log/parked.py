@@ -101,14 +101,9 @@ def park(log: Folder, parked: Parked) -> bool:
     return storage.create_exclusively(log, f"{FOLDER}/{digest(parked.stopped.message)}.json", data)
 
 
-def parked_digests(log: Folder) -> frozenset[str]:
-    """Of each message that is parked. One listing of a folder that mostly is not there."""
-    return frozenset(name.removesuffix(".json") for name in storage.list_names(log, under=FOLDER, deep=False) if name.endswith(".json"))
-
-
-def read_parked(log: Folder, only: frozenset[str] | None = None) -> list[Parked]:
-    """Those with these digests; None: all, oldest first. Raises LogBroken."""
-    names = [f"{FOLDER}/{one}.json" for one in sorted(parked_digests(log) if only is None else only)]
+def read_parked(log: Folder) -> list[Parked]:
+    """Oldest first. Raises LogBroken."""
+    names = [f"{FOLDER}/{name}" for name in storage.list_names(log, under=FOLDER, deep=False) if name.endswith(".json")]
     files = storage.read_files(log, names) if names else {}
     parked = [_parked(_decoded(log, name, files[name], _Parked)) for name in names if name in files]
     return sorted(parked, key=lambda one: one.parked_ms)

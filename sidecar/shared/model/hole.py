@@ -24,6 +24,12 @@ TEXT_MAX = 300
 """Characters of a hole's text: it is in a manifest, and in each sink's file for each table."""
 
 
+def in_short(text: str) -> str:
+    """As a hole's text: one line, bounded, and nothing in it that a terminal carries out, for who may run a DDL writes it. It never has
+    values of rows: it is in certificates, which are for others."""
+    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))[:TEXT_MAX]
+
+
 class HoleCause(StrEnum):
     """DDL: one that brings or takes rows (EXCHANGE PARTITION, RECOVER, a rename from outside). IMPORT: IMPORT INTO, Lightning. RESTORE: BR,
     PITR. FLASHBACK: of a cluster or a database. GAP: the changefeed left changes out. PARKED: a message that an operator parked. SKIPPED: a
@@ -111,7 +117,7 @@ def opened(
     for hole in holes:
         for table in tables if hole.tables is None else hole.tables:
             first = then.get(table)
-            new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, hole.text[:TEXT_MAX], table_id=tables.get(table, 0))
+            new = OpenHole(hole.cause, hole.since_ts, seq, hole.vanished, in_short(hole.text), table_id=tables.get(table, 0))
             since_ts = hole.since_ts if first is None else min(first.since_ts, hole.since_ts)
             then[table] = new if first is None else replace(first, since_ts=since_ts, seq=seq, vanished=first.vanished or hole.vanished)
     return then

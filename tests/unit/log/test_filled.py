@@ -70,6 +70,9 @@ def test_a_file_that_cannot_be_read_is_named_with_the_way_out(tmp_path: Path) ->
     with pytest.raises(LogBroken, match=r"x\.json is not readable") as error:
         read_words(log)
     assert "remove it" in error.value.hint
+    own_id(log)
+    write_words(log, [WORD])
+    assert Words(log).read() == [WORD], "it is no word, and stops no sink"
 
 
 def test_a_word_is_of_a_table_and_not_of_its_name() -> None:

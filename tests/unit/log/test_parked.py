@@ -18,7 +18,6 @@ from sidecar.shared.log.parked import (
     StoppedAt,
     digest,
     park,
-    parked_digests,
     read_parked,
     read_stopped,
     write_stopped,
@@ -35,13 +34,12 @@ messages = st.builds(Message, st.sampled_from(["a", "a/1"]).map(Lane), st.intege
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     log = open_folder(str(tmp_path))
-    assert (read_stopped(log), read_parked(log), parked_digests(log)) == (None, [], frozenset())
+    assert (read_stopped(log), read_parked(log)) == (None, [])
     for stopped in (replace(STOPPED, position=1 << 63, key=b""), STOPPED):
         write_stopped(log, stopped)
         assert read_stopped(log) == stopped
     assert park(log, PARKED)
     assert read_parked(log) == [PARKED]
-    assert parked_digests(log) == {digest(STOPPED.message)}
     assert park(log, every := replace(PARKED, stopped=replace(STOPPED, position=8), tables=None, parked_ms=1))
     assert read_parked(log) == [every, PARKED]
 

@@ -13,6 +13,7 @@ from sidecar.control.local_call import CallRejected
 from sidecar.control.status import SidecarStatus
 from sidecar.pace.controller import SinkState
 from sidecar.run.filling import BESIDE_MAX, STEM, TABLES_MAX, Filling
+from sidecar.shared.log import storage
 from sidecar.shared.log.owned import OwnedLog
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.hole import HoleCause, OpenHole
@@ -107,6 +108,15 @@ def test_the_next_owner_knows_which_had_one(tmp_path: Path) -> None:
     assert second.look() == [{B}]
 
 
+def test_what_is_known_of_it_is_below_a_folder(tmp_path: Path) -> None:
+    """A name without one would begin with a slash, which is another key on S3."""
+    life = Life(tmp_path)
+    life.holes(a=3)
+    life.look()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")] == [f"{STEM}-0000000001.json"]
+    assert "/" in STEM
+
+
 def test_where_a_process_dies_before_it_is_on_record_the_same_dump_is_requested(tmp_path: Path) -> None:
     lives = [Life(tmp_path / str(number)) for number in range(2)]
     for life in lives:
@@ -186,7 +196,7 @@ def test_of_many_tables_a_dump_has_some(tmp_path: Path) -> None:
 
 
 def test_a_record_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
-    (tmp_path / f"{STEM}-0000000001.json").write_bytes(b"{")
+    storage.write_atomically(open_folder(str(tmp_path)), f"{STEM}-0000000001.json", b"{")
     life = Life(tmp_path, epoch=2)
     life.holes(a=3)
     assert life.look() == [{A}]
