@@ -59,6 +59,8 @@ _BELOW = {
     "spark_merge.masks": "spark_merge.ddl spark_merge.codecs spark_merge.port shared",
     "spark_merge.sinks": "spark_merge.masks spark_merge.ddl spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port shared",
     "spark_merge.verify": "spark_merge.sinks spark_merge.delivery spark_merge.log spark_merge.port shared",
+    "spark_merge.tail": "spark_merge.verify spark_merge.sinks spark_merge.masks spark_merge.delivery spark_merge.merge spark_merge.log"
+    " spark_merge.port shared",
     "spark_merge.worker": "spark_merge.verify spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.log spark_merge.port"
     " shared",
     "spark_merge.testing": "spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.port shared",

@@ -108,6 +108,12 @@ def open_sink(uri: str, *, log_id: str) -> Sink:
     return sink if named.masking is None else masked(sink, named.masking())
 
 
+def masking_of(uri: str, *, log_id: str) -> Masking | None:
+    """Which columns its target does not have as the source has them; None: it has all. Raises as `open_sink` and `read_salt`."""
+    masking = _read(uri, log_id).masking
+    return None if masking is None else masking()
+
+
 def holds_rows(uri: str, *, log_id: str) -> bool:
     """Whether its target says that it has rows which no log of ours brought: a consumer that the sidecar replaces has fed it. False where
     it cannot tell. Raises SinkError as `open_sink`, and for a target that cannot be looked at."""

@@ -1,0 +1,91 @@
+"""What people see of a table's events and of a sink's row: a line each. Values are written as Python writes texts, so that nothing in them
+is carried out by a terminal; a program takes `--json`, which has them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sidecar.shared.model.nouns import utc
+from sidecar.shared.process.printable import one_line
+from spark_merge.tail.events import EventKind, LiveChange, TailEvent
+from spark_merge.tail.shown import ShownValues, Values
+from spark_merge.tail.verdict import SinkHas
+
+COLUMNS_MAX = 12
+"""Of a row that are shown."""
+TEXT_CHARS_MAX = 300
+"""Of a statement or a reason."""
+KIND_WIDTH, OP_WIDTH = 11, 6
+
+
+def event_line(event: TailEvent, shown: ShownValues) -> str:
+    if event.kind is EventKind.BEGIN:
+        since = f", after commit-ts {event.commit_ts} ({utc(event.commit_ts)})" if event.commit_ts else ""
+        return f"{one_line(str(event.table))}: the log begins with segment {event.seq}{since}: {event.text}"
+    at = f"{utc(event.commit_ts):<24} {event.commit_ts or '-':<19} {event.kind:<{KIND_WIDTH}}"
+    if event.schema is None or event.key is None:
+        what = f" {event.op}" if event.op else ""
+        return f"{at}{what} {one_line(str(event.table))}: {_cut(shown.reason(event))}"
+    row = f"{event.op:<{OP_WIDTH}} {one_line(str(event.table))} {pairs(shown.key(event))}"
+    parts = [_change_text(event, shown), *_where(event, shown)]
+    return f"{at} {row}: {'; '.join(part for part in parts if part)}"
+
+
+def _where(event: TailEvent, shown: ShownValues) -> Iterator[str]:
+    """Of a chunk's row."""
+    due = event.chunk
+    if due is None:
+        return
+    if event.kind is EventKind.DROPPED:
+        change = event.change
+        if change is None:
+            yield "replaced in its window by a live change that cannot be read"
+        else:
+            at = f"commit-ts {change.commit_ts} ({utc(change.commit_ts)})"
+            yield f"replaced in its window by the {change.op} at {at}: {_change_text(event, shown, change)}"
+    yield f"dump {due.dump_id}, chunk {due.path}, window ({due.low_ts}, {due.high_ts}]"
+    if event.sinks:
+        yield f"for {', '.join(map(one_line, event.sinks))}"
+    if event.text:
+        yield event.text
+
+
+def _change_text(event: TailEvent, shown: ShownValues, change: LiveChange | None = None) -> str:
+    """The values; of an update those that it has changed. `change`: of the event's row, in its place."""
+    assert event.schema is not None, "it is a row"
+    of = event if change is None else change
+    before = None if of.before is None else shown.image(event.schema, of.before)
+    after = None if of.after is None else shown.image(event.schema, of.after)
+    if before is None or after is None:
+        values = after or before
+        return "no row" if values is None else pairs({name: text for name, text in values.items() if name not in event.schema.key})
+    changed = [name for name, text in after.items() if before.get(name) != text]
+    texts = [f"{one_line(name)} {value_text(before[name])} → {value_text(after[name])}" for name in changed[:COLUMNS_MAX]]
+    return _listed(texts, len(changed)) or "no value that is shown has changed"
+
+
+def sink_line(has: SinkHas, chars_max: int) -> str:
+    at = "" if has.accepted is None else f", at segment {has.accepted}"
+    short = ShownValues(chars_max=chars_max).short
+    row = "no row" if has.row is None else pairs({name: short(text) for name, text in has.row.items()})
+    return f"sink {one_line(has.sink)}{at}: {has.verdict}: {_cut(has.text)}" + ("" if has.accepted is None else f"; it has {row}")
+
+
+def pairs(values: Values | Mapping[str, str | None]) -> str:
+    texts = [f"{one_line(name)} {value_text(text)}" for name, text in list(values.items())[:COLUMNS_MAX]]
+    return _listed(texts, len(values))
+
+
+def _listed(texts: list[str], count: int) -> str:
+    return ", ".join(texts) + (f", and {count - len(texts):,} more columns" if count > len(texts) else "")
+
+
+def value_text(text: str | None) -> str:
+    return "NULL" if text is None else repr(text)
+
+
+def _cut(text: str) -> str:
+    """Others have written it."""
+    line = "".join(char if char.isprintable() else "?" for char in one_line(text))
+    return line if len(line) <= TEXT_CHARS_MAX else line[:TEXT_CHARS_MAX] + "…"
