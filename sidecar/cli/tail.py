@@ -72,13 +72,13 @@ def tail(
     settings = read_config(config)
     log = log_folder(settings.log.uri)
     sinks = _chosen(dict(zip(outputs_of(settings.sinks), settings.sinks, strict=True)), sink)
-    maskings = [masking.opened() for uri in sinks.values() if (masking := masking_of(uri, log_id="")) is not None]
+    maskings = {name: masking.opened() for name, uri in sinks.items() if (masking := masking_of(uri, log_id="")) is not None}
     chars_max = (0 if as_json else VALUE_CHARS) if value_chars is None else value_chars
     followed, schema = table_named(log, table)
     one = None if key is None else parse_key(schema, key)
     scope = TailScope(log, Decoding(settings.kafka.server_tz, settings.kafka.ambiguous), one, sink or "")
     stream = TableStream(scope, followed, Since() if since is None else Since.of(since))
-    show = _printer(ShownValues(maskings, chars_max=chars_max), chars_max, as_json=as_json)
+    show = _printer(ShownValues(maskings, chars_max=chars_max), as_json=as_json)
     limit = (EVENTS_SHOWN if since is None else 0) if limit is None else limit
     differs = False
     try:
@@ -126,7 +126,7 @@ def _show_there(stream: TableStream, show: Callable[[TailEvent], None], limit: i
     return versions, (not limit or count < limit) and len(versions) < VERSIONS_KEPT_MAX
 
 
-def _printer(shown: ShownValues, chars_max: int, *, as_json: bool) -> Callable[[TailEvent | SinkHas], None]:
+def _printer(shown: ShownValues, *, as_json: bool) -> Callable[[TailEvent | SinkHas], None]:
     """Each line is there at once, also for a program that reads a pipe."""
     from sidecar.cli.tail_view import event_line, sink_line
     from sidecar.cli.terminal import console_for
@@ -140,7 +140,7 @@ def _printer(shown: ShownValues, chars_max: int, *, as_json: bool) -> Callable[[
         if as_json:
             typer.echo(json.dumps(event_json(one, shown) if isinstance(one, TailEvent) else sink_json(one, shown)))
         else:
-            line = event_line(one, shown) if isinstance(one, TailEvent) else sink_line(one, chars_max)
+            line = event_line(one, shown) if isinstance(one, TailEvent) else sink_line(one, shown)
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     return show

@@ -10,7 +10,7 @@ from sidecar.shared.model.nouns import utc
 from sidecar.shared.process.printable import one_line
 from spark_merge.tail.events import EventKind, LiveChange, TailEvent
 from spark_merge.tail.shown import ShownValues, Values
-from spark_merge.tail.verdict import SinkHas
+from spark_merge.tail.verdict import SinkHas, shown_row
 
 COLUMNS_MAX = 12
 """Of a row that are shown."""
@@ -65,11 +65,11 @@ def _change_text(event: TailEvent, shown: ShownValues, change: LiveChange | None
     return _listed(texts, len(changed)) or "no value that is shown has changed"
 
 
-def sink_line(has: SinkHas, chars_max: int) -> str:
+def sink_line(has: SinkHas, shown: ShownValues) -> str:
     at = "" if has.accepted is None else f", at segment {has.accepted}"
-    short = ShownValues(chars_max=chars_max).short
-    row = "no row" if has.row is None else pairs({name: short(text) for name, text in has.row.items()})
-    return f"sink {one_line(has.sink)}{at}: {has.verdict}: {_cut(has.text)}" + ("" if has.accepted is None else f"; it has {row}")
+    row = shown_row(has, shown)
+    it_has = "" if has.table is None else "; it has " + ("no row" if row is None else pairs(row))
+    return f"sink {one_line(has.sink)}{at}: {has.verdict}: {_cut(has.text)}{it_has}"
 
 
 def pairs(values: Values | Mapping[str, str | None]) -> str:

@@ -2,7 +2,7 @@
 
 Where several sinks mask a column, it is shown as the first of them in the settings has it, or not at all where that one omits it. Rows are
 masked here, where they leave this package, and nowhere before: merging and comparing need the log's own values. What a decoder says of a
-row may quote a value of it: of a table with masked columns it is not shown.
+row may quote a value of it: of a table with masked columns it is not shown. A sink's own row is as it is, without what only others mask.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ HIDDEN_REASON = "the reason may quote a masked column: `ticdc-dump skip` shows i
 
 
 class ShownValues:
-    """`maskings`: of the sinks that mask something, in the order of the settings. `chars_max`: characters of a value, 0: all; a longer one
-    ends with "…"."""
+    """`maskings`: of the sinks that mask something, by their names, in the order of the settings. `chars_max`: characters of a value, 0:
+    all; a longer one ends with "…"."""
 
-    def __init__(self, maskings: Sequence[OpenMasking] = (), *, chars_max: int = 0) -> None:
-        self._maskings, self._chars_max = maskings, chars_max
+    def __init__(self, maskings: Mapping[str, OpenMasking] | None = None, *, chars_max: int = 0) -> None:
+        self._maskings, self._chars_max = maskings or {}, chars_max
 
     def image(self, schema: TableSchema, image: Sequence[str | None]) -> Values:
         """Raises SinkError for a rule that the table does not allow."""
         values: dict[str, str | None] = dict(zip(schema.column_names(), image, strict=True))
         decided = set[str]()
-        for masking in self._maskings:
+        for masking in self._maskings.values():
             if (table := masking.table(schema)) is None:
                 continue
             rows = pa.table({name: pa.array([text], pa.string()) for name, text in zip(schema.column_names(), image, strict=True)})
@@ -46,8 +46,14 @@ class ShownValues:
             decided |= table.masks.keys()
         return {name: self.short(text) for name, text in values.items()}
 
+    def sink_row(self, sink: str, schema: TableSchema, row: Values) -> Values:
+        """`row`: as the sink of this name has it, of the source's table `schema`."""
+        masked = {name: frozenset(table.masks) for name, one in self._maskings.items() if (table := one.table(schema)) is not None}
+        hidden = frozenset[str]().union(*masked.values()) - masked.get(sink, frozenset())
+        return {name: self.short(text) for name, text in row.items() if name not in hidden}
+
     def masks(self, schema: TableSchema) -> bool:
-        return any(masking.table(schema) is not None for masking in self._maskings)
+        return any(masking.table(schema) is not None for masking in self._maskings.values())
 
     def short(self, text: str | None) -> str | None:
         if text is None or not self._chars_max or len(text) <= self._chars_max:

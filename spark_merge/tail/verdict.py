@@ -34,7 +34,7 @@ from spark_merge.port.readable import Readable, Reading, newest
 from spark_merge.sinks.registry import open_sink, why_not_readable
 from spark_merge.tail.events import TailEvent
 from spark_merge.tail.followed import FollowedTable
-from spark_merge.tail.shown import ShownValues
+from spark_merge.tail.shown import ShownValues, Values
 from spark_merge.verify.look import difference
 from spark_merge.verify.source import key_table
 
@@ -50,13 +50,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkHas:
-    """`accepted`: the sink's position, None: before the first segment, or not known. `row`: by column, as the sink has it; None: none."""
+    """`accepted`: the sink's position, None: before the first segment, or not known. `row`: by column, as the sink has it; None: none.
+    `table`: the source's, of which the row is; None where nothing was read."""
 
     sink: str
     verdict: Verdict
     text: str
     accepted: Seq | None = None
     row: Mapping[str, str | None] | None = None
+    table: TableSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +116,27 @@ class LookedUpKey:
             why = "the log has no version of the key up to the sink's position" if self.whole else (
                 "the events that were looked at have no version of the key up to the sink's position: raise --limit"
             )  # fmt: skip
-            return SinkHas(name, Verdict.OPEN, why, position.seq, has)
+            return SinkHas(name, Verdict.OPEN, why, position.seq, has, table)
         later = [one for one in mine if one.seq > position.seq]
         for version in [known[-1], *([] if reading.exact else later)]:
             if version.schema is None or version.schema.columns != table.columns:
-                return SinkHas(name, Verdict.OPEN, "a schema change came after the key's last version", position.seq, has)
+                return SinkHas(name, Verdict.OPEN, "a schema change came after the key's last version", position.seq, has, table)
             if difference(shape, _text_of(self.key), _in_form(version, reading), row) is None:
-                more = f"; {len(later)} later versions are in the log" if later and version is known[-1] else ""
-                return SinkHas(name, Verdict.EQUAL, f"equal to the version of commit-ts {version.commit_ts}{more}", position.seq, has)
+                more = f"; later ones in the log: {len(later)}" if later and version is known[-1] else ""
+                text = f"equal to the version of commit-ts {version.commit_ts}{more}"
+                return SinkHas(name, Verdict.EQUAL, text, position.seq, has, table)
         text = f"different from the log's version of commit-ts {known[-1].commit_ts}"
-        return SinkHas(name, Verdict.DIFFERENT, text, position.seq, has)
+        return SinkHas(name, Verdict.DIFFERENT, text, position.seq, has, table)
 
 
 def sink_json(has: SinkHas, shown: ShownValues) -> dict[str, Any]:
     """deploy/TAIL.md names the fields."""
-    row = None if has.row is None else {name: shown.short(text) for name, text in has.row.items()}
-    return {"kind": "sink", "sink": has.sink, "verdict": has.verdict, "seq": has.accepted, "row": row, "text": has.text}
+    return {"kind": "sink", "sink": has.sink, "verdict": has.verdict, "seq": has.accepted, "row": shown_row(has, shown), "text": has.text}
+
+
+def shown_row(has: SinkHas, shown: ShownValues) -> Values | None:
+    """None: no row, or none that was read."""
+    return None if has.row is None or has.table is None else shown.sink_row(has.sink, has.table, has.row)
 
 
 def _row_of(reading: Reading, shape: TableSchema, key: Key) -> Image | None:
