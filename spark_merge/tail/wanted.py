@@ -54,16 +54,16 @@ def _of_before(log: Folder, text: str, last: str) -> TableSchema | None:
 
 
 def parse_key(schema: TableSchema, text: str) -> Key:
-    """Of a table whose key is one column, all of `text` is its value. Of several columns the values stand between commas, or are a JSON
-    array. In canonical text. Raises RefusedRequest for another number of values, or one that its column cannot have."""
+    """The values between commas, or as a JSON array; of a key of one column all of `text` is the value, commas too. In canonical text.
+    Raises RefusedRequest for another number of values, or one that its column cannot have."""
     columns = key_columns(schema)
-    values = (text,) if len(columns) == 1 else _values(text)
+    values = _array(text, len(columns)) or ((text,) if len(columns) == 1 else tuple(text.split(",")))
     key = ReadKey(schema.name, tuple(map(KeyColumn, columns)))
     names = ", ".join(f"{column.name} ({column.kind})" for column in columns)
     if len(values) != len(columns):
         raise RefusedRequest(
             f"--key {text} has {len(values)} values, and the handle key of {schema.name} has {len(columns)}: {names}",
-            hint='write them between commas, or as a JSON array of texts: --key \'["a,b", "2"]\'',
+            hint="write them between commas, or as a JSON array: --key '[\"a,b\", 2]'",
         )
     try:
         return spelled_key(key, values)
@@ -71,9 +71,11 @@ def parse_key(schema: TableSchema, text: str) -> Key:
         raise RefusedRequest(f"--key {text} of {schema.name}: {error}", hint=f"the handle key is {names}") from error
 
 
-def _values(text: str) -> Key:
+def _array(text: str, count: int) -> Key | None:
+    """Of so many values; numbers as they are written. None: it is no such array."""
     try:
         values = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-    except ValueError:
-        values = None
-    return tuple(values) if isinstance(values, list) and all(isinstance(one, str) for one in values) else tuple(text.split(","))
+    except (ValueError, RecursionError):
+        return None
+    is_key = isinstance(values, list) and len(values) == count and all(isinstance(one, str) for one in values)
+    return tuple(values) if is_key else None

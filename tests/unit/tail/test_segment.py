@@ -53,7 +53,7 @@ def dropped_by_the_rule(history: RandomHistory, table: TableName) -> list[tuple[
     return dropped
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_events_are_the_slow_rules_rows_and_those_that_it_drops(log: Folder, seed: int) -> None:
     history = random_history(Random(seed))
     manifests = write_log(log, history)
