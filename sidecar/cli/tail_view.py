@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from sidecar.shared.model.hole import in_short
 from sidecar.shared.model.nouns import utc
 from sidecar.shared.process.printable import one_line
 from spark_merge.tail.events import EventKind, LiveChange, TailEvent
@@ -14,8 +15,6 @@ from spark_merge.tail.verdict import SinkHas, shown_row
 
 COLUMNS_MAX = 12
 """Of a row that are shown."""
-TEXT_CHARS_MAX = 300
-"""Of a statement or a reason."""
 KIND_WIDTH, OP_WIDTH = 11, 6
 
 
@@ -26,7 +25,7 @@ def event_line(event: TailEvent, shown: ShownValues) -> str:
     at = f"{utc(event.commit_ts):<24} {event.commit_ts or '-':<19} {event.kind:<{KIND_WIDTH}}"
     if event.schema is None or event.key is None:
         what = f" {event.op}" if event.op else ""
-        return f"{at}{what} {one_line(str(event.table))}: {_cut(shown.reason(event))}"
+        return f"{at}{what} {one_line(str(event.table))}: {in_short(shown.reason(event))}"
     row = f"{event.op:<{OP_WIDTH}} {one_line(str(event.table))} {pairs(shown.key(event))}"
     parts = [_change_text(event, shown), *_where(event, shown)]
     return f"{at} {row}: {'; '.join(part for part in parts if part)}"
@@ -69,7 +68,7 @@ def sink_line(has: SinkHas, shown: ShownValues) -> str:
     at = "" if has.accepted is None else f", at segment {has.accepted}"
     row = shown_row(has, shown)
     it_has = "" if has.table is None else "; it has " + ("no row" if row is None else pairs(row))
-    return f"sink {one_line(has.sink)}{at}: {has.verdict}: {_cut(has.text)}{it_has}"
+    return f"sink {one_line(has.sink)}{at}: {has.verdict}: {in_short(has.text)}{it_has}"
 
 
 def pairs(values: Values | Mapping[str, str | None]) -> str:
@@ -83,9 +82,3 @@ def _listed(texts: list[str], count: int) -> str:
 
 def value_text(text: str | None) -> str:
     return "NULL" if text is None else repr(text)
-
-
-def _cut(text: str) -> str:
-    """Others have written it."""
-    line = "".join(char if char.isprintable() else "?" for char in one_line(text))
-    return line if len(line) <= TEXT_CHARS_MAX else line[:TEXT_CHARS_MAX] + "…"
