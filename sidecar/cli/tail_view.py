@@ -1,5 +1,5 @@
-"""What people see of a table's events and of a sink's row: a line each. Values are written as Python writes texts, so that nothing in them
-is carried out by a terminal; a program takes `--json`, which has them as they are.
+"""What people see of a table's events and of a sink's row: a line each. Values are written as Python writes texts, names and reasons without
+what cannot be seen: a terminal carries out nothing of them. A program takes `--json`, which has all as it is.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 from sidecar.shared.model.hole import in_short
 from sidecar.shared.model.nouns import utc
-from sidecar.shared.process.printable import one_line
 from spark_merge.tail.events import EventKind, LiveChange, TailEvent
 from spark_merge.tail.shown import ShownValues, Values
 from spark_merge.tail.verdict import SinkHas, shown_row
@@ -21,12 +20,12 @@ KIND_WIDTH, OP_WIDTH = 11, 6
 def event_line(event: TailEvent, shown: ShownValues) -> str:
     if event.kind is EventKind.BEGIN:
         since = f", after commit-ts {event.commit_ts} ({utc(event.commit_ts)})" if event.commit_ts else ""
-        return f"{one_line(str(event.table))}: the log begins with segment {event.seq}{since}: {event.text}"
+        return f"{in_short(str(event.table))}: the log begins with segment {event.seq}{since}: {in_short(event.text)}"
     at = f"{utc(event.commit_ts):<24} {event.commit_ts or '-':<19} {event.kind:<{KIND_WIDTH}}"
     if event.schema is None or event.key is None:
         what = f" {event.op}" if event.op else ""
-        return f"{at}{what} {one_line(str(event.table))}: {in_short(shown.reason(event))}"
-    row = f"{event.op:<{OP_WIDTH}} {one_line(str(event.table))} {pairs(shown.key(event))}"
+        return f"{at}{what} {in_short(str(event.table))}: {in_short(shown.reason(event))}"
+    row = f"{event.op:<{OP_WIDTH}} {in_short(str(event.table))} {pairs(shown.key(event))}"
     parts = [_change_text(event, shown), *_where(event, shown)]
     return f"{at} {row}: {'; '.join(part for part in parts if part)}"
 
@@ -45,9 +44,9 @@ def _where(event: TailEvent, shown: ShownValues) -> Iterator[str]:
             yield f"replaced in its window by the {change.op} at {at}: {_change_text(event, shown, change)}"
     yield f"dump {due.dump_id}, chunk {due.path}, window ({due.low_ts}, {due.high_ts}]"
     if event.sinks:
-        yield f"for {', '.join(map(one_line, event.sinks))}"
+        yield f"for {', '.join(map(in_short, event.sinks))}"
     if event.text:
-        yield event.text
+        yield in_short(event.text)
 
 
 def _change_text(event: TailEvent, shown: ShownValues, change: LiveChange | None = None) -> str:
@@ -60,7 +59,7 @@ def _change_text(event: TailEvent, shown: ShownValues, change: LiveChange | None
         values = after or before
         return "no row" if values is None else pairs({name: text for name, text in values.items() if name not in event.schema.key})
     changed = [name for name, text in after.items() if before.get(name) != text]
-    texts = [f"{one_line(name)} {value_text(before[name])} → {value_text(after[name])}" for name in changed[:COLUMNS_MAX]]
+    texts = [f"{in_short(name)} {value_text(before[name])} → {value_text(after[name])}" for name in changed[:COLUMNS_MAX]]
     return _listed(texts, len(changed)) or "no value that is shown has changed"
 
 
@@ -68,11 +67,11 @@ def sink_line(has: SinkHas, shown: ShownValues) -> str:
     at = "" if has.accepted is None else f", at segment {has.accepted}"
     row = shown_row(has, shown)
     it_has = "" if has.table is None else "; it has " + ("no row" if row is None else pairs(row))
-    return f"sink {one_line(has.sink)}{at}: {has.verdict}: {in_short(has.text)}{it_has}"
+    return f"sink {in_short(has.sink)}{at}: {has.verdict}: {in_short(has.text)}{it_has}"
 
 
 def pairs(values: Values | Mapping[str, str | None]) -> str:
-    texts = [f"{one_line(name)} {value_text(text)}" for name, text in list(values.items())[:COLUMNS_MAX]]
+    texts = [f"{in_short(name)} {value_text(text)}" for name, text in list(values.items())[:COLUMNS_MAX]]
     return _listed(texts, len(values))
 
 

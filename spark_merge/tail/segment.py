@@ -55,10 +55,10 @@ class TailScope:
 
 
 class SegmentEvents:
-    """Of one table in one log, for one thread."""
+    """Of one table in one log, for one thread. `cache`: of all that read this log, if they share one."""
 
-    def __init__(self, scope: TailScope) -> None:
-        self._scope, self._cache = scope, DecodedRows()
+    def __init__(self, scope: TailScope, cache: DecodedRows | None = None) -> None:
+        self._scope, self._cache = scope, DecodedRows() if cache is None else cache
         self._skips: list[Skip] = []
         self._unreadable: dict[Seq, frozenset[int]] = {}
         key = None if scope.key is None else [pa.array([text], pa.string()) for text in scope.key]

@@ -22,6 +22,7 @@ from sidecar.shared.errors import LogError, RefusedRequest, SinkError
 from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.log.manifests import decoded, kept, manifest_files, manifest_of
 from sidecar.shared.model.nouns import FIRST_SEQ, CommitTs, Seq, TableSchema
+from spark_merge.log.cache import DecodedRows
 from spark_merge.log.read import LoggedSchemas, new_manifests
 from spark_merge.tail.events import EventKind, TailEvent
 from spark_merge.tail.followed import FollowedTable
@@ -57,10 +58,11 @@ class Since:
 
 
 class TableStream:
-    """For one thread. `followed`: as of the log's end; it is changed. Each call raises what reading and decoding the log raises."""
+    """For one thread. `followed`: as of the log's end; it is changed. `cache`: as of SegmentEvents. Each call raises what reading and
+    decoding the log raises."""
 
-    def __init__(self, scope: TailScope, followed: FollowedTable, since: Since) -> None:
-        self._log, self._events, self._since = scope.log, SegmentEvents(scope), since
+    def __init__(self, scope: TailScope, followed: FollowedTable, since: Since, cache: DecodedRows | None = None) -> None:
+        self._log, self._events, self._since = scope.log, SegmentEvents(scope, cache), since
         self._followed = followed
         self._kept = kept(scope.log)
         self._next = Seq(self._kept.stop)

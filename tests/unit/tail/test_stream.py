@@ -84,9 +84,9 @@ def test_a_renamed_table_has_its_name_of_each_moment(log: Folder) -> None:
     to.segment(put(OLD, 10, "a", "x"), ddl="RENAME TABLE old TO orders", of=OLD, tables={ORDERS: 7})
     to.segment(put(ORDERS, 110, "a", "y"))
     one = stream_of(log)
-    expected = [(EventKind.LIVE, OLD, 10), (EventKind.DDL, OLD, 100), (EventKind.LIVE, ORDERS, 110)]
-    assert [(event.kind, event.table, event.commit_ts) for event in one.all()] == expected
-    assert [(event.kind, event.table, event.commit_ts) for event in stream_of(log).last(2)] == expected[1:]
+    rows = [(EventKind.LIVE, OLD, 10), (EventKind.DDL, OLD, 100), (EventKind.LIVE, ORDERS, 110)]
+    assert [(event.kind, event.table, event.commit_ts) for event in one.all()] == rows
+    assert [(event.kind, event.table, event.commit_ts) for event in stream_of(log).last(2)] == rows[1:]
     again = TableName("shop", "again")
     to.segment(put(ORDERS, 210, "a", "z"), ddl="RENAME TABLE orders TO again", of=ORDERS, tables={again: 7})
     to.segment(put(again, 310, "a", "z"))
