@@ -59,6 +59,7 @@ def tail(
     It reads the log beside a running sidecar and writes nothing. Columns that a sink masks are shown as the sink has them. With --key
     it also reads the row from each sink that can find a row by its key, and compares it with the log's last version.
     """
+    import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
     from sidecar.shared.config import read_config
     from sidecar.shared.log.storage import log_folder
     from spark_merge.log.undecodable import Decoding

@@ -1,5 +1,5 @@
-"""What people see of a table's events and of a sink's row: a line each. Values are written as Python writes texts, names and reasons without
-what cannot be seen: a terminal carries out nothing of them. A program takes `--json`, which has all as it is.
+"""What people see of a table's events and of a sink's row: a line each. Values are written as Python writes texts, and names and reasons
+without what cannot be seen: a terminal carries out nothing of them. A program takes `--json`, which has all as it is.
 """
 
 from __future__ import annotations
