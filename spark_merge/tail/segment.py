@@ -106,7 +106,7 @@ class SegmentEvents:
     def _note_unreadable(self, kept: range, manifest: Manifest, table: TableSchema) -> list[Skip]:
         """Those of the segments that this one needs which were not known before."""
         reach = {manifest.seq, *(Seq(seq) for due in self._due(manifest, table) for seq in range(due.first_seq, due.seq))}
-        bad = [skip for seq in sorted(reach & set(kept)) for skip in undecodable(self._scope.log, seq, self._scope.how)]
+        bad = [skip for seq in sorted(reach) if seq in kept for skip in undecodable(self._scope.log, seq, self._scope.how)]
         new = [skip for skip in bad if skip.ordinal not in self._left(skip.seq)]
         for skip in new:
             self._unreadable[skip.seq] = self._unreadable.get(skip.seq, frozenset()) | {skip.ordinal}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -32,12 +31,12 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def played(output: Path) -> Iterator[Played]:
+def played(output: Path) -> Played:
     """With a pause, crashes, and a sink that finds keys."""
     sinks = (f"file://{output}/rows?format=jsonl", f"sqlite://{output}/copy.db?name=copy")
     result = Played(output, seed=3, crashes=2, sinks=sinks)
     claim_log(result.replay.log, result.replay.feed.changefeed_id)
-    yield result
+    return result
 
 
 def events_of(played: Played, table: TableName) -> list[TailEvent]:

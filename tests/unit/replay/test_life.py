@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.replay.life import NO_KEY, ReplacedRow, best, life_of_a_key, replaced
+from sidecar.replay.life import NO_KEY, LastTs, ReplacedRow, best, life_of_a_key, replaced
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from sidecar.shared.errors import FeedUnsuitable
@@ -95,7 +95,7 @@ def test_an_update_that_no_change_followed_is_reported_of_first() -> None:
     followed = ReplacedRow(SCHEMA, ("1",), DUE, ("1", "a"), update)
     deleted = replace(followed, key=("2",), row=("2", "a"), change=LiveChange(CommitTs(16), "delete", ("2", "a"), None))
     last = replace(followed, key=("3",), row=("3", "a"))
-    last_ts = {(UID, ("1",)): CommitTs(30), (UID, ("2",)): CommitTs(16), (UID, ("3",)): CommitTs(15)}
+    last_ts: LastTs = {(UID, ("1",)): CommitTs(30), (UID, ("2",)): CommitTs(16), (UID, ("3",)): CommitTs(15)}
     assert best(iter([followed, deleted, last]), last_ts) is last
     assert best(iter([deleted, followed]), last_ts) is deleted
     assert best(iter([]), last_ts) is None

@@ -39,7 +39,7 @@ def as_output(event: TailEvent) -> tuple[object, ...]:
 
 def dropped_by_the_rule(history: RandomHistory, table: TableName) -> list[tuple[object, ...]]:
     """Rows of chunks that the rule's output lacks, each with the last change of its key in the window."""
-    dropped = []
+    dropped: list[tuple[object, ...]] = []
     for seq, windows in enumerate(history.windows):
         for one in windows:
             inside = [row for row in history.rows if row.table == table and one.low_ts < row.commit_ts <= one.high_ts]

@@ -19,7 +19,8 @@ from spark_merge.tail import stream
 from spark_merge.tail.events import EventKind, TailEvent
 from spark_merge.tail.stream import Since
 from spark_merge.testing.histories import random_history, write_log
-from tests.unit.tail.logs import ORDERS, WrittenLog, events_of, put, stream_of
+from tests.unit.tail.logs import ORDERS, WrittenLog, events_of, put, stream_of, window
+from tests.unit.tail.test_segment import chunk_of
 
 OLD = TableName("shop", "old")
 
@@ -130,6 +131,24 @@ def test_segments_that_are_removed_while_they_are_read_are_named(log: Folder, mo
     assert removed
     assert all(text.endswith("to 4 were removed by retention while the log was read") for _, text in removed)
     assert removed[0][0] == 1
+
+
+def test_a_window_whose_beginning_is_removed_amid_the_log_has_rows_of_which_nothing_is_said(log: Folder) -> None:
+    to = WrittenLog(log, {ORDERS: 1})
+    chunk = chunk_of(log, ("a", "1", "old"), ("b", "1", "y"))
+    for seq in range(7):
+        windows = [window(310, 510, 3, chunk)] if seq == 5 else []
+        to.segment(put(ORDERS, seq * 100 + 20, "a", "x"), windows=windows)
+    whole = list(stream_of(log).all())
+    assert [one.kind for one in whole if one.chunk] == [EventKind.DUMP, EventKind.DROPPED]
+    events = stream_of(log).all()
+    before = list(islice(events, 5))
+    retain(log, 5)
+    after = list(events)
+    assert tss(before) == [20, 120, 220, 320, 420]
+    assert [(one.kind, one.commit_ts) for one in after] == [
+        (EventKind.UNKNOWN, 510), (EventKind.UNKNOWN, 510), (EventKind.LIVE, 520), (EventKind.LIVE, 620),
+    ]  # fmt: skip
 
 
 def test_backwards_retention_ends_what_is_there(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
