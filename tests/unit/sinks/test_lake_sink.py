@@ -17,6 +17,7 @@ from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSc
 from spark_merge.merge.cut import units
 from spark_merge.port.contract import Head, Outcome, Owner, Writer
 from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.maintained import FileTotals
 from spark_merge.sinks.delta.sink import DELTA
 from spark_merge.sinks.delta.uri import DeltaSettings
 from spark_merge.sinks.iceberg.sink import ICEBERG
@@ -42,6 +43,7 @@ class MemoryLake:
 
     def __init__(self, *, rows_first: bool, at_once_max: int = 1) -> None:
         self.rows_first, self.at_once_max, self.calls = rows_first, at_once_max, list[str]()
+        self.totals: dict[TableName, FileTotals] = {}
 
     def opened(self, state: OutputState[None]) -> None:
         self.calls.append(f"opened by {state.owner.incarnation}")
