@@ -101,7 +101,7 @@ class Orders:
 
     def __init__(self, folder: Path, mode: Mode) -> None:
         self.uri, self.log, self.mode = f"delta://{folder}/out?mode={mode}", open_folder(str(folder / "log")), mode
-        self.sink, self.seq, self.expected = opened(open_sink(self.uri, log_id="log-1")), 0, dict[str, str]()
+        self.sink, self.seq, self.truth = opened(open_sink(self.uri, log_id="log-1")), 0, dict[str, str]()
         lake = maintained_of(self.uri)
         assert lake is not None
         self.lake = lake
@@ -109,9 +109,9 @@ class Orders:
     def deliver(self, key: str = "") -> None:
         self.seq += 1
         row = (key or f"{self.seq}", f"v{self.seq}")
-        before = (row[0], self.expected[row[0]]) if row[0] in self.expected else None
+        before = (row[0], self.truth[row[0]]) if row[0] in self.truth else None
         deliver(self.sink, Segments([self.seq], [change(self.seq, 100 * self.seq - 50, before=before, after=row)]), log=self.log)
-        self.expected[row[0]] = row[1]
+        self.truth[row[0]] = row[1]
 
     def table(self) -> DeltaTable:
         result = delta_table(folder_of(self.uri), ORDERS)
@@ -127,7 +127,7 @@ class Orders:
         return result.state
 
     def check(self) -> None:
-        assert self.rows() == sorted(self.expected.items())
+        assert self.rows() == sorted(self.truth.items())
 
 
 @pytest.mark.parametrize(("mode", "state"), [("append", UpkeepState.DONE), ("merge", UpkeepState.OVERTAKEN)])
@@ -209,7 +209,7 @@ def test_a_run_that_dies_anywhere_leaves_the_rows_and_the_next_one_ends_it(tmp_p
         seconds = float(took.read_text()) * (number + 1) / (DEATHS + 1)
         orders.check()
         reading = newest(reading_of(orders.uri, SCHEMA, log_id="log-1"), SCHEMA)
-        assert sorted(zip(*reading.to_pydict().values(), strict=True)) == sorted(orders.expected.items())
+        assert sorted(zip(*reading.to_pydict().values(), strict=True)) == sorted(orders.truth.items())
     assert codes[0] == 0
     assert -signal.SIGALRM in codes
     orders.maintain()

@@ -1,5 +1,5 @@
-"""Compaction and expiry of Delta tables, by deltalake (delta-rs) in this process: OPTIMIZE and VACUUM. Why it is right beside the sink is in
-sinks/lake/maintenance.py.
+"""Compaction and expiry of Delta tables, by deltalake (delta-rs) in this process: OPTIMIZE and VACUUM. Why it is right beside the sink is
+in sinks/lake/maintenance.py.
 
 - OPTIMIZE is one commit of files that go and files that come, of the same rows. delta-rs puts it on top of commits that have come
   meanwhile if they only added files, and raises where one of them removed a file that it has rewritten, or changed the columns.

@@ -1,12 +1,12 @@
-"""Compaction and expiry of Iceberg tables, by Iceberg's own procedures on Spark: pyiceberg 0.12 has no compaction, and its expiry removes no
-file. Why it is right beside the sink is in sinks/lake/maintenance.py.
+"""Compaction and expiry of Iceberg tables, by Iceberg's own procedures on Spark: pyiceberg 0.12 has no compaction, and its expiry removes
+no file. Why it is right beside the sink is in sinks/lake/maintenance.py.
 
     rewrite_data_files    one snapshot; rows get the sequence number of the snapshot that was read, so what was deleted since stays deleted.
                           In `mode=merge` also of files with `files_min` files of deletes, and then the deletes that hide no row any more go
     expire_snapshots      snapshots older than `keep_hours`, but SNAPSHOTS_KEPT, and the files that only they have
 
-- Deletes are removed only in a call that has rewritten files. Then the table's newest snapshot is not the sink's, so it has forgotten `base`
-  (merge.py) before the procedure looks for deletes that hide nothing: no row comes below them afterwards.
+- Deletes that hide nothing go only with files that were rewritten: of a table without partitions in that very commit, else in one after it.
+  The table's newest snapshot is not the sink's then, so it has forgotten `base` (merge.py), and no row comes below them any more.
 - Manifests are not rewritten: the sink merges them with its commits (lake.py, MADE_WITH).
 - Spark's own configuration has Iceberg's runtime and the catalog, under the name that it has in the sink's URI.
 """

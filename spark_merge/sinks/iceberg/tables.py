@@ -207,7 +207,9 @@ def totals_of(table: Table) -> FileTotals:
     """As the summary of its snapshot has them."""
     snapshot = table.current_snapshot()
     summary = None if snapshot is None else snapshot.summary
-    files, deletes, size = (int((summary[f"total-{what}"] if summary else None) or 0) for what in ("data-files", "delete-files", "files-size"))
+    files, deletes, size = (
+        int((summary[f"total-{what}"] if summary else None) or 0) for what in ("data-files", "delete-files", "files-size")
+    )
     return FileTotals(files + deletes, size)
 
 

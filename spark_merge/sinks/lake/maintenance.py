@@ -50,6 +50,9 @@ SNAPSHOTS_KEPT = 10
 """Of an Iceberg table, however old: commits of a run may lie between the last batch and the one before it."""
 
 
+NO_FILES = FileTotals(0, 0)
+
+
 class UpkeepState(StrEnum):
     """`NONE`: there is no such table yet. `LOOK`: nothing was to be done. `DUMP`: expired only, its dump runs. `OVERTAKEN`: by the sink's
     commits, each time."""
@@ -68,8 +71,8 @@ class TableUpkeep:
 
     table: TableName
     state: UpkeepState
-    before: FileTotals = FileTotals(0, 0)
-    after: FileTotals = FileTotals(0, 0)
+    before: FileTotals = NO_FILES
+    after: FileTotals = NO_FILES
     removed: int = 0
     seconds: float = 0.0
     error: str = ""
@@ -91,7 +94,7 @@ def maintained(
 ) -> Iterator[TableUpkeep]:
     """A table after another; one that fails stops no other. `complete`: those that the sink has whole."""
     for name in tables:
-        began_s, before = time.monotonic(), FileTotals(0, 0)
+        began_s, before = time.monotonic(), NO_FILES
         try:
             if (totals := lake.totals(name)) is None:
                 yield TableUpkeep(name, UpkeepState.NONE)
@@ -99,7 +102,7 @@ def maintained(
             before = totals
             state = UpkeepState.DUMP if lake.waits_for_dump and name not in complete else _compacted(lake, name, upkeep, sql)
             removed, state = _expired(lake, name, upkeep, sql, state)
-            after = lake.totals(name) or FileTotals(0, 0)
+            after = lake.totals(name) or NO_FILES
             yield TableUpkeep(name, state, before, after, removed, time.monotonic() - began_s)
         except SinkError as error:
             yield TableUpkeep(name, UpkeepState.FAILED, before, before, seconds=time.monotonic() - began_s, error=str(error))
