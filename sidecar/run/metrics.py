@@ -227,7 +227,7 @@ def _files(status: SidecarStatus) -> Iterator[Metric]:
     """Of lakes. Of a sink with more tables than SINK_TABLES_MAX, one series."""
     labels = ["sink", "schema", "table"]
     files = GaugeMetricFamily("ticdc_dump_lake_files", "Files that a reader of the table opens, deletes among them", labels=labels)
-    small = "Files that a compaction to files of 128 MiB would save at the most: deploy/DELTA-SINK.md, deploy/ICEBERG-TABLES.md"
+    small = "Files that a compaction to files of 128 MiB would save at the most: deploy/MAINTAIN.md"
     extra = GaugeMetricFamily("ticdc_dump_lake_small_files", small, labels=labels)
     for sink, tables in status.files.items():
         if len(tables) > SINK_TABLES_MAX:

@@ -38,7 +38,7 @@ class SparkSql:
             raise SinkError(
                 f"Spark does not carry out {statement}: {text}",
                 hint="its spark-defaults.conf needs the catalog of the sink's URI, under this name, and the format's runtime: "
-                "deploy/ICEBERG-TABLES.md, maintenance",
+                "deploy/MAINTAIN.md, Iceberg",
             ) from error
 
     def close(self) -> None:
