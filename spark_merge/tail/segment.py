@@ -40,7 +40,7 @@ from spark_merge.verify.look import key_of
 
 _NO_KEYS = pa.array([], pa.string())
 CACHE_BYTES_MAX = 32 << 20
-"""Decoded rows that are kept beside those of the segment: windows reach back to a few segments, and who looks takes little from the machine."""
+"""Decoded rows that are kept beside those of the segment: windows reach back to few segments, and who looks takes little of the machine."""
 ROWS_AT_ONCE = 1_000
 """That become Python's objects at once."""
 
