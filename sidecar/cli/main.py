@@ -203,6 +203,8 @@ def merge(
             source=reading.source.server,
             late_s=settings.dump.delivery_bound_s or LATE_S,
             reading=reading,
+            reads_on_spark=settings.reads_on_spark,
+            idle_s=spark.idle_s,
         ),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,
