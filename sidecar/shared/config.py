@@ -172,10 +172,8 @@ class LogSection(_Section, frozen=True, kw_only=True):
 
 
 class SparkSection(_Section, frozen=True, kw_only=True):
-    """`managed`: the sidecar starts the merge worker itself and starts it again when it dies; else run
-    `ticdc-dump merge --config …` (or spark-submit) beside it. `worker_rows`: live rows of a batch up to which it always runs in the
-    worker's own process (a larger one does where that ends sooner); 0: everything runs on Spark. `idle_s`: on one machine Spark ends after
-    so long without a dump or large batches, and starts again with the next; 0: it stays."""
+    """`managed`: the sidecar starts the merge worker itself and starts it again when it dies; else run `ticdc-dump merge --config …` (or
+    spark-submit) beside it. `worker_rows`, `idle_s`: when Spark is used, and when it ends; 0: always, and never."""
 
     master: Name = "local[*]"
     memory: Annotated[str, Meta(pattern="^[1-9][0-9]{0,9}[kmgtKMGT]$")] = "2g"

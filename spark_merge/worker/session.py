@@ -1,6 +1,6 @@
 """Spark's session: made here only, and ended here. Nothing else of the worker knows pyspark or py4j, so an idle worker loads neither.
 
-A session on one machine has a JVM that is a child of this process, and ends when its standard input does (pyspark's java_gateway.py). Under
+A session on one machine has a JVM that is a child of this process, and ends when its standard input does (pyspark.java_gateway). Under
 spark-submit the JVM is this process's parent, and only Spark ends it.
 """
 
@@ -125,7 +125,7 @@ class OpenSession:
             raise SparkLost(f"Spark's JVM has ended with exit code {self._jvm.returncode}", hint=LOST_HINT)
 
     def end(self) -> None:
-        """Nothing is asked of a JVM that is a child of this process: it may hang. Without one, Spark's own session ends."""
+        """A JVM that is a child of this process receives no request, for it may hang. Without such a child, Spark's own session ends."""
         if self._jvm is None:
             self._spark.stop()
             return

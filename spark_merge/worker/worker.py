@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
 
 from sidecar.shared.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
@@ -50,9 +51,11 @@ from spark_merge.verify.lateness import LATE_S, Lateness
 from spark_merge.verify.link import BeginVerifying
 from spark_merge.verify.process import VerifyProcess
 from spark_merge.worker.job import SparkJob
-from spark_merge.worker.read_task import ReadingSettings
-from spark_merge.worker.reading import ReadingJobs
 from spark_merge.worker.spark_tasks import SUBMITTED, RunningSpark, SparkTasks
+
+if TYPE_CHECKING:
+    from spark_merge.worker.read_task import ReadingSettings
+    from spark_merge.worker.reading import ReadingJobs
 
 STDIN = 0
 
@@ -70,8 +73,8 @@ LOOK_EVERY_S = 1.0
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """`log_id` names the log for ever, in every sink (shared/log/identity.py::name_of). `worker_rows`: delivery/places.py. `source`: what
-    the sinks are verified with; None: they are not. `late_s`: as of Lateness. `reads_on_spark`: Spark's tasks read a dump's chunks.
-    `idle_s`: as of SparkTasks."""
+    the sinks are verified with; None: they are not. `late_s`: as of Lateness. `reading`: with what
+    Spark's tasks read a dump's chunks; None: they do not. `idle_s`: as of SparkTasks."""
 
     job: JobSettings
     sinks: tuple[str, ...]
@@ -82,7 +85,6 @@ class WorkerSettings:
     source: SqlServer | None = None
     late_s: float = LATE_S
     reading: ReadingSettings | None = None
-    reads_on_spark: bool = False
     idle_s: float = 0.0
 
     @property
@@ -90,7 +92,7 @@ class WorkerSettings:
         """Whether Spark is there only while it is needed: on this machine it takes memory and cores. It starts at once where a dump cannot
         begin without it, and on a cluster, so that what is wrong with it shows."""
         on_cluster = not self.master.startswith("local") or SUBMITTED in os.environ
-        return self.worker_rows > 0 and not self.reads_on_spark and not on_cluster
+        return self.worker_rows > 0 and self.reading is None and not on_cluster
 
 
 class Worker:
@@ -140,6 +142,8 @@ class Worker:
             with self._serving:
                 self._job_runs = job = self._job()
                 if self.settings.reading is not None:
+                    from spark_merge.worker.reading import ReadingJobs
+
                     self._reading = ReadingJobs(self.settings.reading, job.spark, self._notice)
                     if self._wanted is not None:
                         self._reading.want(self._wanted)

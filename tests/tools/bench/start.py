@@ -75,7 +75,7 @@ def _started(rig: Rig, folder: Path, idle_s: float) -> Start:
     with SidecarProcess(config, folder / "sidecar.log") as sidecar:
         eventually(lambda: (report := _report(log)) is not None and sum(report.rows.values()) > 0, within_s=WITHIN_S)
         live_s = time.monotonic() - began_s
-        time.sleep(idle_s)  # what an idle one holds is asked for, so nothing else ends this
+        time.sleep(idle_s)  # until it is idle, whatever happens
         held = held_by(sidecar.pid)
         requested_ms = time.time() * 1000
         sidecar.ask("dumpstart")

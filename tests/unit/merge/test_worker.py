@@ -12,6 +12,7 @@ from typing import ClassVar, cast
 
 import pytest
 
+from sidecar.shared.config import SourceSection
 from sidecar.shared.errors import ConfigError, LogUnreachable, TicdcDumpError
 from sidecar.shared.log import storage
 from sidecar.shared.log.delivery_report import DELIVERED_NAME, SPARK_READY, SPARK_STARTING, DeliveryReport, report_from_json
@@ -25,6 +26,7 @@ from spark_merge.worker.job import SparkJob
 from spark_merge.worker.spark_tasks import SUBMITTED
 from spark_merge.worker.worker import Worker, WorkerSettings
 from tests.support.eventually import PATIENCE_S
+from tests.support.read_tasks import reading_settings
 
 
 def worker_of(log: Folder, *sinks: str) -> Worker:
@@ -50,7 +52,7 @@ def test_spark_is_there_only_while_it_is_needed_where_it_takes_the_cores_of_this
     monkeypatch.delenv(SUBMITTED, raising=False)
     settings = WorkerSettings(JobSettings(log), (), "cf", master, "1g", worker_rows)
     assert settings.spark_when_needed is when_needed
-    assert not replace(settings, reads_on_spark=True).spark_when_needed
+    assert not replace(settings, reading=reading_settings(SourceSection(host="h", user="u"), log)).spark_when_needed
     monkeypatch.setenv(SUBMITTED, "25333")
     assert not settings.spark_when_needed
 
