@@ -10,8 +10,8 @@ it has one core for the task. So a batch runs here if this process is expected t
 - A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
   bytes, wherever it runs: what a task holds is bounded (port/pieces.py).
 - While Spark is not there, everything that may run here does, and batches are cut so that it may. Spark on this machine is wanted by a
-  batch that is half as large as `rows_max`, and while a dump runs, as the manifests have it (worker/spark_tasks.py). A cluster's starts at
-  once.
+  batch that is half as large as that: by a full chunk of a dump, too (worker/spark_tasks.py). It is wanted when such a batch has run, for
+  its start takes a core. A cluster's starts at once.
 - `rows_max` 0: everything runs on Spark.
 
 A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
@@ -29,7 +29,6 @@ from time import monotonic
 from typing import Protocol
 
 from sidecar.shared.model.nouns import Seq
-from sidecar.shared.model.progress import DumpState
 from spark_merge.delivery.batches import Tasks, TaskWork
 from spark_merge.log.cache import DecodedRows
 from spark_merge.merge.cut import LIVE_ROW_COST, BatchLimits
@@ -57,7 +56,7 @@ class SparkPlace(Tasks, Protocol):
     def ready(self) -> bool: ...
 
     def want(self) -> None:
-        """A dump runs, or a batch is large enough for it: start, if it has not."""
+        """Batches are large enough for it: start, if it has not."""
 
     @property
     def job_s(self) -> float:
@@ -88,8 +87,6 @@ class Places:
 
     def cores(self, heads: Sequence[Head]) -> int:
         """Waits for Spark where it is needed."""
-        if any(map(_is_dumped, heads)):
-            self._spark.want()
         whole = [Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads]
         return 1 if self._ends_here_first({head.seq: head for head in heads}, whole) else self._spark.cores(heads)
 
@@ -103,6 +100,8 @@ class Places:
             cost, _ = _cost(heads, units)
             if cost >= MEASURED_COST_MIN:
                 self._row_s.append((monotonic() - began_s) / cost)
+            if 2 * cost >= self._rows_max:
+                self._spark.want()
         else:
             outcomes, place = self._spark.run(work), SPARK
         self.rows[place] += sum(sum(rows) for outcome in outcomes for rows in outcome.counts.values())
@@ -112,21 +111,12 @@ class Places:
         cost, size = _cost(heads, units)
         if not self._rows_max or size > WORKER_BYTES_MAX:
             return False
-        if 2 * cost >= self._rows_max:
-            self._spark.want()
-        if not self._spark.ready:
-            return True
-        if cost <= self._rows_max * LIVE_ROW_COST:
+        if not self._spark.ready or cost <= self._rows_max * LIVE_ROW_COST:
             return True
         if not self._row_s:
             return False
         here_s = cost * median(self._row_s)
         return here_s <= self._spark.job_s + here_s / self._spark.cores(list(heads.values()))
-
-
-def _is_dumped(head: Head) -> bool:
-    """Whether a dump runs after this segment."""
-    return head.dump is not None and any(one.state is DumpState.RUNNING for one in (head.dump, *head.dump.others))
 
 
 def _cost(heads: Mapping[Seq, Head], units: Sequence[Unit]) -> tuple[int, int]:

@@ -4,14 +4,15 @@
 
 Where it is `when_needed`, on this machine's cores:
 
-- It is wanted by a batch that is large enough, and by one in which a dump is neither paused nor over (delivery/places.py). The manifests
-  have that before a window's first chunk, and for a worker that no sidecar has started, too. An idle stream never wants it.
+- It is wanted by batches that are large enough, such as one with a full chunk of a dump, once they are written (delivery/places.py). The
+  manifests say how large they are, to a worker that no sidecar has started, too. An idle stream never wants it, nor does a dump whose
+  batches are small: Spark would not run them, and its start would take a core from them for many seconds.
 - Nobody waits for what is only wanted. Work that must be Spark's (`run`, `each`, `cores`, `driver_host`) waits until it is ready.
 - It ends only while no work is under way; both are decided under one lock. So work has a Spark until it is done, or starts one again; and
   the next start waits until the end before it is over, for two of them would take the memory of two.
 - The JVM dies: while it starts or is ready, `check` raises SparkLost, and the worker ends with it. While it ends, it has ended.
 - The worker dies, at any line: its JVM ends when its standard input does. Nothing is written of it, so the next worker has none, and
-  starts one as soon as it reads a manifest that wants it.
+  starts one when a batch wants it.
 
 Everywhere else it starts at once, and stays.
 """

@@ -3,7 +3,7 @@
     Job: each sink's loop ─► delivered.json, written here after each batch
 
 - Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
-- It delivers at once, without Spark, which on one machine is there only while a dump or large batches need it (spark_tasks.py); only what
+- It delivers at once, without Spark, which on one machine is there only while large batches need it (spark_tasks.py); only what
   must be Spark's waits (delivery/places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.

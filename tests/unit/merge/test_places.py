@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -12,7 +12,6 @@ import pytest
 
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.progress import DumpState, SegmentDump
 from spark_merge.delivery import places
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.delivery.places import SPARK, WORKER, Places
@@ -131,27 +130,32 @@ def test_while_spark_starts_windows_are_merged_here_in_batches_that_fit(tmp_path
     assert len(batches) > len(deliver(log, tmp_path / "ready", 5)[2])
 
 
-@pytest.mark.parametrize("ready", [False, True])
-def test_spark_is_wanted_by_each_batch_that_is_half_as_large_as_may_run_here(tmp_path: Path, log: Folder, *, ready: bool) -> None:
+def test_spark_is_wanted_by_the_first_batch_that_is_half_as_large_as_may_run_here(tmp_path: Path, log: Folder) -> None:
     for rows_max, wanted in ((1_000_000, False), (20, True)):
-        _, spark, _ = deliver(log, tmp_path / f"{rows_max}", rows_max, spark=NotedHere(ready=ready))
+        _, spark, _ = deliver(log, tmp_path / f"{rows_max}", rows_max, spark=NotedHere(ready=False))
         assert (spark.wanted > 0) is wanted
 
 
-@pytest.mark.parametrize("state", DumpState)
-def test_spark_is_wanted_while_a_dump_runs_and_by_no_other_stream(log: Folder, state: DumpState) -> None:
-    (manifest,) = new_manifests(log, after=None, limit=1)
-    running = state is DumpState.RUNNING
-    over = SegmentDump("a", DumpState.FINISHED)
-    for dump, wanted in (
-        (None, 0),
-        (over, 0),
-        (SegmentDump("b", state), running),
-        (replace(over, others=(SegmentDump("b", state),)), running),
-    ):
-        spark = NotedHere(ready=False)
-        assert Places(spark, rows_max=1_000_000).cores([Head(manifest, {}, {}, dump)]) == 1
-        assert spark.wanted == wanted
+def test_spark_is_wanted_by_a_full_chunk_of_a_dump_once_its_rows_are_written_and_by_no_less(
+    tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start takes a core, for which the first rows of a dump do not wait."""
+    spark, seen = NotedHere(ready=False), list[int]()
+    for cost, wanted in ((places.WORKER_ROWS // 2 - 1, 0), (places.WORKER_ROWS // 2, 1)):
+        monkeypatch.setattr(places, "_cost", lambda *_, cost=cost: (cost, 100))
+        watched = partial(_noting, seen, spark)
+        out = open_sink(f"file://{tmp_path}/{cost}?format=jsonl", log_id="cf")
+        Delivery(out, JobSettings(log), Places(spark, watched=watched)).deliver()
+        assert seen == [0] * len(seen) != []
+        assert (spark.wanted > 0) == wanted
+
+
+@contextmanager
+def _noting(seen: list[int], spark: NotedHere) -> Iterator[None]:
+    """How often Spark was wanted when a batch's tasks began, and when they had ended."""
+    seen.append(spark.wanted)
+    yield
+    seen.append(spark.wanted)
 
 
 def test_what_must_be_sparks_waits_for_it(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ class OneStep:
         """Nothing is wrong."""
 
     def begin(self, opening: Opening) -> None:
-        """It has its log, and opens what it is told."""
+        """It has its log, and opens the rest."""
         opening(cast("SegmentLog", SimpleNamespace(id="own")), ExitStack())
 
     make_room = check = close = release = owner = record_log = quiet
