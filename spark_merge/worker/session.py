@@ -140,7 +140,8 @@ class OpenSession:
         except TimeoutExpired:
             self._jvm.kill()
             self._jvm.wait()
-        gateway.close()
+        if gateway is not None:
+            gateway.close()
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
