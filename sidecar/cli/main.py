@@ -167,6 +167,12 @@ def run(config: ConfigPath) -> None:
             attached.close()
 
 
+def _log_of(settings: Config) -> str:
+    from sidecar.run.changefeed_watch import log_of
+
+    return log_of(settings)
+
+
 @app.command(cls=Command, rich_help_panel=Use.RUN)
 def merge(
     config: ConfigPath,
@@ -176,7 +182,6 @@ def merge(
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
     import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
-    from sidecar.run.changefeed_watch import log_of
     from sidecar.run.logs import defects_reported
     from sidecar.shared.log.disjoint import check_disjoint
     from sidecar.shared.log.identity import name_of, own_id
@@ -186,23 +191,28 @@ def merge(
     from spark_merge.delivery.batches import JobSettings
     from spark_merge.delivery.watchdog import Watchdog
     from spark_merge.verify.lateness import LATE_S
-    from spark_merge.worker.read_reach import reading_settings
+    from spark_merge.worker.source_server import source_server
     from spark_merge.worker.worker import Worker, WorkerSettings
     from spark_merge.worker.worker import end_with_stdin as watch_stdin
 
     raise_limit()
     settings = _begun(config)
     check_disjoint(settings.log.uri, settings.sinks)
-    log_id = log_id or log_of(settings)
+    log_id = log_id or _log_of(settings)
     log, kafka = log_folder(settings.log.uri), settings.kafka
     job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
-    spark, reading = settings.spark, reading_settings(settings)
+    spark, reading = settings.spark, None
+    if settings.reads_on_spark:
+        from spark_merge.worker.read_reach import reading_settings
+
+        reading = reading_settings(settings)
     worker = Worker(
         WorkerSettings(
             *(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
-            source=reading.source.server,
+            source=source_server(settings.source),
             late_s=settings.dump.delivery_bound_s or LATE_S,
             reading=reading,
+            idle_s=spark.idle_s,
         ),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,

@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import sidecar
 from sidecar.adapters.clock import MonotonicClock
@@ -51,7 +50,8 @@ from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sinks
 from spark_merge.worker.greeting import without_greeting
-from spark_merge.worker.job import SparkJob, SparkTasks, session
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.spark_tasks import RunningSpark, SparkTasks
 
 STEPS_MAX = 5_000_000
 """A replay that has not ended by then never ends; the error says what it waits for."""
@@ -117,9 +117,9 @@ class Replay:
         self.kept_report: ReportedDump | None = None
         self.epoch = self.repeats = 0
 
-    def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], SparkSession]) -> ReplayReport:
-        """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes the
-        session, where a batch needs Spark: what is small is merged in this process (spark_merge/delivery/places.py)."""
+    def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], RunningSpark]) -> ReplayReport:
+        """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes a
+        Spark, where a batch needs one: what is small is merged in this process (spark_merge/delivery/places.py)."""
         self.spark = SparkJob(SparkTasks(begin, when_needed=True), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
         self.began_s = self.clock.now_s()
@@ -311,9 +311,11 @@ class Replay:
 def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> ReplayReport:
     """Check the settings, start Spark, play."""
 
-    def begin() -> SparkSession:
+    def begin() -> RunningSpark:
+        from spark_merge.worker.session import OpenSession, session
+
         with without_greeting():
-            return session(master=settings.master)
+            return OpenSession(session(master=settings.master))
 
     return Replay(settings).run(show, begin)
 

@@ -7,6 +7,7 @@ files are in spark_merge/sinks/formats, each beside its inverse.
                  open_protocol (open_columns), canal_json (canal_types, canal_texts, canal_ddl)
     handle_key   a message with the columns of the handle key alone
     text_hashes  texts as numbers, to be sought by
+    lazy_polars  polars, when it is used first
     split        updates that are two rows in TiCDC's output;  by_table, runs  rows of several tables, as they were committed
     go_json, go_quote, easy_json   texts as the Go libraries of TiCDC write them;  local_time  the zone of TiCDC's server
 
