@@ -35,9 +35,7 @@ $(STAMP): requirements.lock pyproject.toml deploy/check-machine
 	@touch $@
 
 demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; verify the output, write the report of the dump, print the life of a key (under 45 s)
-	@$(BIN)/python -m tests.recordings.busy out/demo-recording
-	@$(BIN)/ticdc-dump replay out/demo-recording --brackets watermark --chunk-rows 2000 --speed 1 --rows-per-second 6500 \
-	  --delivery-bound-seconds 2 --crashes 1 --schedule-seed 5 --out out/demo --report out/demo-report.html --key-life
+	@$(BIN)/ticdc-dump demo
 
 fast: setup ## the tests that need no server and no Spark (about six minutes on two cores)
 	@TICDC_DUMP_LANE=fast $(PYTEST) -n $(WORKERS) $(PURE)
