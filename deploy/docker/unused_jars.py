@@ -13,20 +13,22 @@ from importlib.util import find_spec
 from pathlib import Path
 
 UNUSED = {
-    "Machine learning and graphs, and their mathematics": "spark-mllib* spark-graphx* breeze* spire* cats-kernel* algebra_* JTransforms* "
-    "JLargeArrays* lapack-* blas-* arpack*",
+    "Machine learning and graphs, and their mathematics": """
+        spark-mllib* spark-graphx* breeze* spire* cats-kernel* algebra_* JTransforms* JLargeArrays* lapack-* blas-* arpack*""",
     "State of streaming queries and of the history server": "rocksdbjni-* leveldbjni-* spark-streaming*",
-    "Hive's tables, its metastore and what they bring": "spark-hive* hive-* derby* datanucleus-* javax.jdo-* jdo-api-* HikariCP-* libfb303-* "
-    "libthrift-* super-csv-* opencsv-* javolution-* jpam-* commons-dbcp-* commons-pool-* transaction-api-* jta-* stax-api-*",
+    "Hive's tables, its metastore and what they bring": """
+        spark-hive* hive-* derby* datanucleus-* javax.jdo-* jdo-api-* HikariCP-* libfb303-* libthrift-* super-csv-* opencsv-* javolution-*
+        jpam-* commons-dbcp-* commons-pool-* transaction-api-* jta-* stax-api-*""",
     "Files of tables, which Python reads and writes": "parquet-* orc-* arrow-* flatbuffers-java-*",
     "Servers and shells of Spark's own": "spark-connect* spark-pipelines* spark-repl* connect-repl scala-compiler-* jline-*",
-    "Other operating systems, and HTTP/3": "netty-*-osx-* netty-*-windows-* netty-codec-native-quic-* netty-codec-classes-quic-* netty-codec-http3-*",
+    "Other operating systems, and HTTP/3": """
+        netty-*-osx-* netty-*-windows-* netty-codec-native-quic-* netty-codec-classes-quic-* netty-codec-http3-*""",
 }
 """A reason, and patterns of names in the folder `jars`."""
 
 
 def unused(jars: Path) -> Iterator[Path]:
-    """In `jars`, by the patterns. Raises FileNotFoundError for a pattern without a match: this Spark is another one than the list is for."""
+    """In `jars`, by the patterns. Raises FileNotFoundError for a pattern without a match: the list is for another Spark."""
     for why, patterns in UNUSED.items():
         for pattern in patterns.split():
             matches = sorted(jars.glob(pattern))
