@@ -8,7 +8,6 @@ Each line of UNUSED says why its jars are not needed. tests/spark/test_unused_ja
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,21 +26,23 @@ UNUSED = {
 """A reason, and patterns of names in the folder `jars`."""
 
 
-def unused(jars: Path) -> Iterator[Path]:
-    """In `jars`, by the patterns. Raises FileNotFoundError for a pattern without a match: the list is for another Spark."""
+def unused(jars: Path) -> set[Path]:
+    """Of `jars`, by the patterns. Raises FileNotFoundError for a pattern without a match: the list is for another Spark."""
+    results: set[Path] = set()
     for why, patterns in UNUSED.items():
         for pattern in patterns.split():
-            matches = sorted(jars.glob(pattern))
+            matches = set(jars.glob(pattern))
             if not matches:
                 raise FileNotFoundError(f"{jars} has no {pattern} ({why}): compare the list with this version of Spark")
-            yield from matches
+            results |= matches
+    return results
 
 
 def main(*, keep: bool) -> None:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SystemExit("pyspark is not installed here")
-    results = list(unused(Path(spec.origin).parent / "jars"))
+    results = sorted(unused(Path(spec.origin).parent / "jars"))
     files = [file for path in results for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
     size = sum(file.stat().st_size for file in files)
     for file in () if keep else files:

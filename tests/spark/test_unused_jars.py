@@ -45,7 +45,7 @@ def without_unused(home: Path, unused: set[Path]) -> None:
 
 
 def test_a_dump_is_merged_on_spark_without_them_and_equals_the_truth(unused_jars: ModuleType, tmp_path: Path) -> None:
-    unused = set(unused_jars.unused(SPARK / "jars"))
+    unused: set[Path] = unused_jars.unused(SPARK / "jars")
     without_unused(tmp_path / "spark", unused)
     environment = {**os.environ, "SPARK_HOME": str(tmp_path / "spark"), "JAVA_TOOL_OPTIONS": f"-Xlog:class+load:file={tmp_path}/loaded-%p"}
     arguments = ["--brackets", "watermark", "--worker-rows", "0", "--out", str(tmp_path / "out"), "--json"]
@@ -66,4 +66,4 @@ def test_each_pattern_names_jars_of_this_spark_and_none_of_what_reaches_a_cluste
 
 def test_a_pattern_without_a_jar_is_an_error(unused_jars: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="compare the list"):
-        list(unused_jars.unused(tmp_path))
+        unused_jars.unused(tmp_path)

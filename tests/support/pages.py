@@ -10,7 +10,7 @@ import typer
 from sidecar.cli.completion import Shell, completed, script
 from sidecar.cli.main import app
 from sidecar.setup.sql import ACCOUNT, account_sql, watermark_sql
-from tests.support import changefeeds_page, man_page, metrics_page
+from tests.support import changefeeds_page, helm_schema, man_page, metrics_page
 from tests.support.commands_page import renewed
 from tests.support.picture import drawn
 
@@ -20,6 +20,7 @@ IMAGES, COMMANDS, METRICS, SQL = DEPLOY / "images", DEPLOY / "COMMANDS.md", DEPL
 MAN, COMPLETION = DEPLOY / "man" / "ticdc-dump.1", DEPLOY / "completion"
 SHELL_FILES = {Shell.BASH: "ticdc-dump", Shell.ZSH: "_ticdc-dump", Shell.FISH: "ticdc-dump.fish"}
 """Each as its shell names a file that it looks for."""
+VALUES = DEPLOY / "helm" / "ticdc-dump" / "values.schema.json"
 CHANGEFEEDS = DEPLOY / "CHANGEFEEDS.md"
 
 
@@ -34,6 +35,7 @@ def made() -> dict[Path, str]:
         | shells
         | {
             MAN: man_page.page(),
+            VALUES: helm_schema.schema(),
             COMMANDS: renewed(COMMANDS.read_text()),
             METRICS: metrics_page.page(),
             CHANGEFEEDS: changefeeds_page.page(),
