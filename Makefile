@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/model tests/test_tidy.py tests/test_maps.py tests/test_words.py
 TOOLS := tests/tools/bench tests/tools/fuzz tests/tools/peers tests/tools/rig tests/tools/soak
 
-.PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock dist clean
+.PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock dist deb clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -111,6 +111,9 @@ lock: ## lock the dependencies again (needs uv in .venv)
 
 dist: setup ## build the wheel and the source distribution into dist, twice, and compare the bytes
 	@$(BIN)/python -m tests.support.distribution dist
+
+deb: dist ## build the Debian package into dist, for the Python of this Debian or Ubuntu (DEB_PYTHON=/usr/bin/python3)
+	@deploy/debian/build dist/*.whl dist
 
 clean: ## remove what was made
 	@rm -rf .venv out build dist spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis

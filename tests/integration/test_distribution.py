@@ -19,7 +19,7 @@ from tests.support.distribution import ROOT, build, tracked
 
 PACKAGES = {"sidecar": "sidecar", "spark_merge": "spark_merge", "proto/ticdc_dump": "ticdc_dump"}
 """In the repository, and as they are imported."""
-REPOSITORY_ONLY = ("deploy/completion/", "deploy/docker/", "deploy/man/", "deploy/push/go/", "deploy/push/sink/")
+REPOSITORY_ONLY = ("deploy/completion/", "deploy/debian/", "deploy/docker/", "deploy/man/", "deploy/push/go/", "deploy/push/sink/")
 """Of deploy/: what is built in the repository, or lies in a wheel where shells and man look for it."""
 NAME = f"ticdc_dump-{sidecar.__version__}"
 DOC = f"{NAME}.data/data/share/doc/ticdc-dump/"

@@ -1,4 +1,4 @@
-"""Spark without the jars that an image leaves out (deploy/docker/unused_jars.py): a session, and a dump whose batches all run on it.
+"""Spark without the jars that an image removes (deploy/docker/unused_jars.py): a session, and a dump whose batches all run on it.
 
 By hand, whole suites without them: SPARK_HOME=FOLDER, made as `without_unused` makes it, for tests/spark/test_cluster.py (a standalone
 cluster, its encryption, lakes) and tests/spark/test_reads_on_spark.py (S3, chunks read by executors, deaths).

@@ -3,7 +3,7 @@
     python -m tests.support.distribution FOLDER      builds both twice, compares them, and writes them to FOLDER
 
 - Only tracked files are built, as they are in the folder. Each has the time of the last commit and a mode that git knows.
-- The wheel is built from the source distribution: whoever has only that gets the same wheel.
+- The wheel is built from the source distribution, so that gives the same wheel.
 - setuptools writes the time and the owner of the build into the archive; `_settled` takes them out.
 """
 
