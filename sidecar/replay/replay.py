@@ -93,7 +93,7 @@ class Replay:
         self.tables = self._scope()
         open_sinks(settings.sinks, log_id="")  # what cannot be opened is reported before anything is made
         self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.feed.name}-{settings.brackets}").resolve()
-        _make_empty(self.out)
+        make_empty(self.out)
         if settings.report is not None:
             check_writable(settings.report)
         self.log: Folder = open_folder(f"{self.out}/log")
@@ -320,7 +320,7 @@ def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> Repla
     return Replay(settings).run(show, begin)
 
 
-def _make_empty(out: Path) -> None:
+def make_empty(out: Path) -> None:
     """An empty folder with our sign in it. Removes a previous replay's files, and nothing else that a user may have there."""
     if out.is_dir() and any(out.iterdir()) and not (out / REPLAY_SIGN).exists():
         raise SinkError(f"{out} is not empty and not of a previous replay", hint="give a new or empty folder with --out")
