@@ -51,6 +51,8 @@ OUTPUTS: dict[str, Uri] = {
     "http": _http,
     "kafka open-protocol": _kafka("open-protocol"),
     "kafka canal-json": _kafka("canal-json"),
+    "kafka debezium": _kafka("debezium"),
+    "kafka debezium without schemas": _kafka("debezium&debezium-disable-schema=true"),
 }  # fmt: skip
 READABLE_MIN = 9
 """Tables of the recording that each output reads back over its schema changes, at the least."""

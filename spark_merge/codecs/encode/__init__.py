@@ -5,10 +5,13 @@ files are in spark_merge/sinks/formats, each beside its inverse.
     typed        Block  →  a table of typed columns (Parquet);  untyped  the inverse, for who reads an output back
     messages     CHANGES  →  messages of a changefeed's protocol, as TiCDC writes them:
                  open_protocol (open_columns), canal_json (canal_types, canal_texts, canal_ddl)
+    debezium     the same as Debezium writes them: debezium_fields (a column's type), debezium_values, debezium_dates (texts to values),
+                 debezium_rows (changes to values), debezium_json, debezium_schema, debezium_ddl (their JSON)
     handle_key   a message with the columns of the handle key alone
     text_hashes  texts as numbers, to be sought by
     lazy_polars  polars, when it is used first
-    split        updates that are two rows in TiCDC's output;  by_table, runs  rows of several tables, as they were committed
+    split        updates that are two rows in TiCDC's output;  join  its inverse: one change of a key at a commit_ts
+    by_table, runs   rows of several tables, as they were committed
     go_json, go_quote, easy_json   texts as the Go libraries of TiCDC write them;  local_time  the zone of TiCDC's server
 
 An image is a row's columns at one moment, in canonical text (sidecar.shared.model.nouns.Kind).

@@ -17,8 +17,10 @@ from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.model.nouns import Change, Column, Lane, Message, Rank, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.block import image_columns, of_changes
+from spark_merge.codecs.encode.debezium_dates import in_no_calendar
 from spark_merge.codecs.encode.local_time import UTC, local_texts, zone_of
 from spark_merge.codecs.encode.messages import Encoder
+from spark_merge.codecs.protocols import DecoderModule
 from spark_merge.ddl.eras import WAY_OUT, Era
 from spark_merge.port.readable import RowForm, RowsRead, Versions
 from spark_merge.sinks.formats.json_lines import line_blocks
@@ -44,8 +46,11 @@ class StoredChange(NamedTuple):
     from_dump: bool = False
 
 
-def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, time_zone: str) -> Iterator[RowsRead]:
-    """`changes`: all of `era`. `time_zone`: in which TIMESTAMPs were written. Raises SinkError."""
+def message_rows(
+    changes: Sequence[StoredChange], era: Era, *, protocol: str, time_zone: str, decoder: DecoderModule | None = None
+) -> Iterator[RowsRead]:
+    """`changes`: all of `era`. `time_zone`: in which TIMESTAMPs were written. `decoder`: where the protocol's name does not say it. Raises
+    SinkError."""
     if not changes:
         return
     schema = era.previous_schema()
@@ -56,6 +61,7 @@ def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, ti
             schemas={era.name: schema},
             server_tz=ServerZone(time_zone, "first"),
             whole=False,
+            module=decoder,
         )
     except FeedError as error:
         raise SinkError(f"{era.schema.name} cannot be read back: {error.message}", hint=WAY_OUT) from error
@@ -90,13 +96,19 @@ def _as_logged(changes: Sequence[Change], era: Era) -> pa.Table:
 
 class MessageForm(NamedTuple):
     """`RowForm`. TIMESTAMPs are texts in a time zone: of the hour that its clocks have twice, the first one counts. `unsigned_zeros`:
-    floating-point columns whose -0.0 is 0.0, as JSON's number -0 has no sign."""
+    floating-point columns whose -0.0 is 0.0, as JSON's number -0 has no sign. `dates`: columns in which a date that no calendar has is
+    another value, with that one."""
 
     time_zone: str
     times: tuple[str, ...]
     unsigned_zeros: tuple[str, ...] = ()
+    dates: tuple[tuple[str, str | None], ...] = ()
 
     def __call__(self, rows: pa.Table) -> pa.Table:
+        for name, replacement in self.dates:
+            column = rows.column(name).combine_chunks()
+            made = pc.if_else(in_no_calendar(column), pa.scalar(replacement, pa.string()), column)
+            rows = rows.set_column(rows.schema.get_field_index(name), name, made)
         for name in self.unsigned_zeros:
             column = rows.column(name)
             zeros = pc.if_else(pc.equal(column, "-0.0"), "0.0", column)
@@ -108,8 +120,10 @@ class MessageForm(NamedTuple):
         return rows
 
 
-def form_of(columns: Sequence[Column], time_zone: str, *, unsigned_zeros: bool = False) -> RowForm | None:
-    """None where the texts hold every value."""
+def form_of(
+    columns: Sequence[Column], time_zone: str, *, unsigned_zeros: bool = False, dates: Sequence[tuple[str, str | None]] = ()
+) -> RowForm | None:
+    """`dates`: as of MessageForm. None where the texts hold every value."""
     times = tuple(column.name for column in columns if column.kind == "timestamp" and time_zone != UTC.key)
     zeros = tuple(column.name for column in columns if column.kind in ("float", "double") and unsigned_zeros)
-    return MessageForm(time_zone, times, zeros) if times or zeros else None
+    return MessageForm(time_zone, times, zeros, tuple(dates)) if times or zeros or dates else None

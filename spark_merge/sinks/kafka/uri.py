@@ -25,6 +25,7 @@ from spark_merge.codecs.protocols import encoder
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
+from spark_merge.sinks.kafka.debezium_topics import DebeziumRouter
 from spark_merge.sinks.kafka.output import ClaimFolder, Output
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.topics import TopicReader
@@ -69,6 +70,25 @@ class Shape:
         "With `canal-json`: `old` of an update has only the columns that changed.")  # fmt: skip
     handle_key_columns: bool = option("delete-only-output-handle-key-columns", flag(), False,
         "A deleted row has only the columns of the handle key.")  # fmt: skip
+
+
+_DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or {name}=string: double loses digits")
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumParameters:
+    """Of messages as Debezium's connectors write them, by Debezium's names; `debezium-disable-schema` is TiCDC's."""
+
+    no_schema: bool = option("debezium-disable-schema", flag(), False,
+        "`true`: messages have no schema.")  # fmt: skip
+    decimals: str = option("decimal-handling-mode", _DECIMALS, "precise",
+        "A DECIMAL: bytes of a Connect `Decimal`, or text.")  # fmt: skip
+    unsigned: str = option("bigint-unsigned-handling-mode", one_of("precise", "string", "long"), "precise",
+        "A BIGINT UNSIGNED: the same, or an `int64`. With `long` a value above 2^63-1 stops the sink.")  # fmt: skip
+    invalid_dates: str = option("invalid-dates", one_of("error", "null-or-epoch"), "error",
+        "A [date that no calendar has](#dates-that-no-calendar-has).")  # fmt: skip
+    tombstones: bool = option("tombstones-on-delete", flag(), True,
+        "A record without a value behind each delete.")  # fmt: skip
 
 
 _LARGE_ROWS = replace(
@@ -133,7 +153,9 @@ def _holds_rows(uri: SinkUri) -> bool:
     """Its topic has rows, and we have no position for it."""
     output = output_of(uri)
     with closing(TopicReader(output.cluster, output.position_topic)) as reader:
-        return not reader.partitions(output.position_topic) and not reader.is_empty(output.topic)
+        if reader.partitions(output.position_topic):
+            return False
+        return not all(reader.is_empty(topic) for topic in output.router.topics(()))
 
 
 def _leaves(uri: SinkUri) -> str:
@@ -162,14 +184,19 @@ def output_of(uri: SinkUri) -> Output:
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
+    record, debezium = WRITTEN[options.protocol], read(DebeziumParameters, values)
     shape = {**texts_of(options.shape), "time-zone": options.time_zone, "enable-tidb-extension": "true"}
+    if record.as_debezium:
+        shape |= {**texts_of(debezium), "topic-prefix": place.topic}
     return Output(
         cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
+        shape=shape,
+        tombstones=record.as_debezium and debezium.tombstones,
         encoder=encoder(options.protocol, architecture=options.architecture, options=shape),
-        router=Router.of(
+        router=(DebeziumRouter if record.as_debezium else Router).of(
             file.dispatchers,
             default_topic=place.topic,
             protocol=options.protocol,
@@ -195,6 +222,11 @@ def _claims(options: KafkaOptions, log_id: str) -> ClaimFolder | None:
     large = options.large_rows
     if large.handled == "none":
         return None
+    if WRITTEN[options.protocol].as_debezium:
+        raise ConfigError(
+            f"large-message-handle-option=claim-check: readers of {options.protocol} know no rows in files",
+            hint="leave it out, and raise max-message-bytes; TiCDC refuses it too",
+        )
     if not large.folder:
         raise SinkError(
             "large-message-handle-option=claim-check of a kafka: sink has no claim-check-storage-uri",
@@ -237,4 +269,4 @@ def _more_of_the_client(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 OPTIONS = (UriOptions, KafkaOptions, CLIENT)
-KAFKA = SinkKind(_open, names_of(*OPTIONS), _holds_rows, leaves=_leaves)
+KAFKA = SinkKind(_open, names_of(*OPTIONS, DebeziumParameters), _holds_rows, leaves=_leaves)
