@@ -31,6 +31,13 @@ class DecoderModule(Protocol):
         """Those cells of columns like this one, whatever its name, as canonical texts. Raises UnfitValue."""
 
 
+class ReadBackDecoderModule(Protocol):
+    """`spark_merge/codecs/decode/NAME.py` of a protocol that only we write so."""
+
+    def decoder(self, options: Mapping[str, str]) -> DecoderModule:
+        """`options` as of the encoder: they say what a message does not."""
+
+
 class EncoderModule(Protocol):
     """`spark_merge/codecs/encode/NAME.py`."""
 
@@ -43,12 +50,20 @@ class EncoderModule(Protocol):
 
 def decoder_module(protocol: str) -> DecoderModule:
     """Of one of CARRIERS, by its name."""
-    return cast(DecoderModule, import_module(f"spark_merge.codecs.decode.{_module_name(protocol)}"))
+    return cast(DecoderModule, import_module(f"spark_merge.codecs.decode.{CARRIERS[protocol].module_name}"))
+
+
+def written_decoder(protocol: str, options: Mapping[str, str]) -> DecoderModule:
+    """Of rows that `encoder` has written in one of WRITTEN with these `options`."""
+    if protocol in CARRIERS:
+        return decoder_module(protocol)
+    module = cast(ReadBackDecoderModule, import_module(f"spark_merge.codecs.decode.{WRITTEN[protocol].module_name}"))
+    return module.decoder(options)
 
 
 def encoder_module(protocol: str) -> EncoderModule:
     """Of one of WRITTEN, by its name."""
-    return cast(EncoderModule, import_module(f"spark_merge.codecs.encode.{_module_name(protocol)}"))
+    return cast(EncoderModule, import_module(f"spark_merge.codecs.encode.{WRITTEN[protocol].module_name}"))
 
 
 def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, str]) -> Encoder:
@@ -56,9 +71,3 @@ def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, 
     if protocol not in WRITTEN:
         raise ConfigError(f"rows cannot be written in protocol {protocol!r}", hint=f"set protocol to one of {', '.join(WRITTEN)}")
     return encoder_module(protocol).encoder(architecture=architecture, options=options)
-
-
-def _module_name(protocol: str) -> str:
-    codec = CARRIERS[protocol].codec
-    assert codec is not None, "a carrier has a codec"
-    return codec.__name__.rpartition(".")[2]

@@ -15,7 +15,7 @@ import re
 import msgspec
 from msgspec import Struct, json
 
-from sidecar.shared.codecs.contract import Claim, Codec
+from sidecar.shared.codecs.contract import Claim, Codec, ReadBackCodec
 from sidecar.shared.model.nouns import Change, Message
 
 _NAME = re.compile(r"[0-9A-Za-z_-]+\.json")
@@ -48,7 +48,7 @@ def file_bytes(key: bytes | None, value: bytes, *, raw: bool) -> bytes:
     return b'{"key":%b,"value":"%b"}' % (b'"%b"' % base64.b64encode(key) if key else b"null", base64.b64encode(value))
 
 
-def whole_message(message: Message, claim: Claim, data: bytes, codec: Codec, *, raw: bool) -> Message:
+def whole_message(message: Message, claim: Claim, data: bytes, codec: Codec | ReadBackCodec, *, raw: bool) -> Message:
     """`message` with the row that is in its file. Raises NotThisRow, and as `Codec.envelopes`."""
     name = file_name(claim)
     if raw:

@@ -71,6 +71,20 @@ class CodecWithParts(Codec, Protocol):
         """Where a row of the message is not whole: its rows one by one. Empty for a message that is whole. Raises as `envelopes`."""
 
 
+class ReadBackCodec(Protocol):
+    """Reads what our own sink writes in a protocol, and nothing else: such messages are never a feed's."""
+
+    @property
+    def name(self) -> str:
+        """As of Codec."""
+
+    def envelopes(self, message: Message) -> list[Envelope]:
+        """As of Codec."""
+
+    def parts(self, message: Message) -> list[Part]:
+        """As of CodecWithParts."""
+
+
 class TableDescription(NamedTuple):
     """A table as a message describes it: its columns' names in the message's order; `before`: of the DDL `query`, None where it is none or
     there was no table. `built_ms`: Unix time at which TiCDC made the message."""
@@ -87,6 +101,14 @@ class CodecWithDescriptions(Codec, Protocol):
 
     def form(self, message: Message) -> TableDescription | None:
         """None: of no table. Raises as `envelopes`."""
+
+
+class ReadBackModule(Protocol):
+    """A module: the codec of messages that only our own sink writes so."""
+
+    __name__: str
+
+    def codec(self, compression: Compression) -> ReadBackCodec: ...
 
 
 class CodecModule(Protocol):

@@ -22,23 +22,24 @@ Source of the names: pkg/config/sink_protocol.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from sidecar.shared.codecs import canal_json, open_protocol, simple, simple_avro
 from sidecar.shared.codecs.compression import Compression
-from sidecar.shared.codecs.contract import Codec, CodecModule
+from sidecar.shared.codecs.contract import Codec, CodecModule, ReadBackCodec, ReadBackModule
 from sidecar.shared.codecs.refusals import EXTENSION_HINT
 from sidecar.shared.errors import FeedUnsuitable
 
 
 @dataclass(frozen=True, slots=True)
 class TicdcProtocol:
-    """`name` is TiCDC's; a log's `codec` column and a sink's `protocol=` use it too. A record is of one of three kinds:
+    """`name` is TiCDC's; a log's `codec` column and a sink's `protocol=` use it too. Two questions have one answer each:
 
-        codec is set     it carries a dump. codecs/decode has a module of the same name as the codec's, and so has codecs/encode if
-                         `is_written`
-        lacks is set     it can never carry a dump, because of this
-        neither          it is not read as messages: not supported yet, or only the storage sink writes it (csv: the storage feed makes
-                         messages of codecs/csv.py of its files)
+        is it a feed?       codec is set: yes, it carries a dump. lacks is set: never, because of this. Neither: not as messages (not
+                            supported yet; csv: the storage feed makes messages of codecs/csv.py of its files)
+        do we write it?     what is_written of those with a codec, and those with read_back, which reads what we write and no feed
+
+    codecs/decode has a module of the same name as the one that is set of codec and read_back, and so has codecs/encode if we write it.
 
     `needs_extension`: without `enable-tidb-extension`, which is off by default, there is no commit_ts and no resolved mark.
     `options_section`: the section of a changefeed's [sink] with `output-old-value`; empty: old values are always sent.
@@ -50,10 +51,13 @@ class TicdcProtocol:
     `wrong_in`: versions whose new architecture writes some values wrong (pingcap/ticdc 3973).
     `raw_claims`: a claim-check file may hold a message's value as it is: nothing of a row is in its key.
     `in_files`: the storage sink writes it. `is_written`: our Kafka sink does, if it carries a dump.
+    `as_debezium`: our sink writes it as Debezium's connectors do: topics of rows have nothing else
+    (spark_merge/sinks/kafka/debezium_topics.py), and a key has one change at a commit_ts (spark_merge/codecs/encode/join.py).
     """
 
     name: str
     codec: CodecModule | None = None
+    read_back: ReadBackModule | None = None
     aliases: tuple[str, ...] = ()
     lacks: str = ""
     needs_extension: bool = False
@@ -67,6 +71,14 @@ class TicdcProtocol:
     raw_claims: bool = False
     in_files: bool = False
     is_written: bool = True
+    as_debezium: bool = False
+
+    @property
+    def module_name(self) -> str:
+        """Of its modules in spark_merge/codecs. One of CARRIERS or WRITTEN has it."""
+        module = self.codec or self.read_back
+        assert module is not None, f"protocol {self.name} is neither read nor written"
+        return module.__name__.rpartition(".")[2]
 
     @property
     def sink_parameters(self) -> str:
@@ -114,8 +126,8 @@ PROTOCOLS = (
 CARRIERS = {one.name: one for one in PROTOCOLS if one.codec is not None}
 """Those that carry a dump."""
 
-WRITTEN = {name: one for name, one in CARRIERS.items() if one.is_written}
-"""Those of them in which the Kafka sink writes."""
+WRITTEN = {one.name: one for one in PROTOCOLS if one.read_back is not None or (one.codec is not None and one.is_written)}
+"""Those in which the Kafka sink writes."""
 
 CHOOSE_HINT = f"create the changefeed with {', or with '.join(one.sink_parameters for one in CARRIERS.values())}, in its sink URI"
 
@@ -150,6 +162,13 @@ def codec_module(protocol: str, *, tidb_extension: bool, encoding: str = "") -> 
             f"encoding-format {encoding!r} of protocol {name} is none that TiCDC has", hint="give it as the changefeed has it: json or avro"
         )
     return module
+
+
+def written_codec(protocol: str) -> ReadBackCodec:
+    """Of messages that the Kafka sink has written in one of WRITTEN."""
+    record = WRITTEN[protocol]
+    module = record.read_back or cast(ReadBackModule, record.codec)  # of each protocol of both, rows may be larger than a message
+    return module.codec("none")
 
 
 def codec_for(protocol: str, *, tidb_extension: bool, compression: str, encoding: str = "") -> Codec:

@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -102,11 +102,12 @@ class TopicPartitionRule:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A dispatcher. `topic` is an expression, empty for the changefeed's topic."""
+    """A dispatcher. `topic` is an expression, empty for the changefeed's topic. `says_partition`: it names how partitions are chosen."""
 
     matcher: tuple[str, ...]
     topic: str
     partition: TopicPartitionRule
+    says_partition: bool = True
 
 
 class _Dispatcher(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
@@ -140,7 +141,7 @@ class Router:
         protocol: str,
         case_sensitive: bool = False,
         hashing: Hashing | None = None,
-    ) -> Router:
+    ) -> Self:
         """`dispatchers` as TiCDC's config has them, names in kebab-case. Raises ConfigError for what TiCDC refuses, and for tables that
         are sent under other names, which no consumer of the feed's own topic has seen."""
         hashing = hashing or Hashing()
@@ -153,9 +154,18 @@ class Router:
         rule = self._rule_of(table)
         return substituted(rule.topic if rule else "", self.default_topic, table)
 
+    @property
+    def without_rows(self) -> frozenset[str]:
+        """Topics that have no rows, and one partition."""
+        return frozenset()
+
     def topics(self, tables: Iterable[TableName]) -> frozenset[str]:
-        """Those that a resolved mark goes to while `tables` are replicated, to all partitions of each."""
+        """Those that are written while `tables` are replicated."""
         return frozenset({self.default_topic} | {self.topic(table) for table in tables})
+
+    def mark_topics(self, tables: Iterable[TableName]) -> frozenset[str]:
+        """Those of them that a resolved mark goes to, to all partitions of each."""
+        return self.topics(tables)
 
     def partition_rule(self, table: TableName) -> TopicPartitionRule:
         rule = self._rule_of(table)
@@ -164,6 +174,10 @@ class Router:
     def ddl_topic(self, before: TableName) -> str:
         """`before`: the table's name before the DDL, of a new table its name. The default topic for a schema's DDL (no table)."""
         return self.topic(before) if before.table else self.default_topic
+
+    def ddl_topics(self, written: Mapping[str, int]) -> frozenset[str]:
+        """Those of the topics that have been `written` in which there may be a DDL."""
+        return frozenset(written)
 
     def ddl_partitions(self, count: int) -> range:
         """Of a topic of so many partitions, those that a DDL goes to."""
@@ -204,7 +218,8 @@ def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensit
         _matcher(matcher, case_sensitive)
     except RefusedRequest as error:
         raise ConfigError(f"{setting}, matcher: {error.message}", hint=error.hint) from error
-    return Rule(matcher, topic, _partition_rule(setting, dispatcher, hashing, warnings))
+    says_partition = bool(dispatcher.partition or dispatcher.dispatcher)
+    return Rule(matcher, topic, _partition_rule(setting, dispatcher, hashing, warnings), says_partition)
 
 
 def _partition_rule(setting: str, dispatcher: _Dispatcher, hashing: Hashing, warnings: list[str]) -> TopicPartitionRule:

@@ -106,19 +106,28 @@ class _Block(NamedTuple):
 
 
 def decode(
-    rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchema], server_tz: str | ServerZone = "UTC", whole: bool = True
+    rows: pa.Table,
+    *,
+    codec: str,
+    schemas: Mapping[TableName, TableSchema],
+    server_tz: str | ServerZone = "UTC",
+    whole: bool = True,
+    module: DecoderModule | None = None,
 ) -> pa.Table:
     """`rows` has manifest.DATA_COLUMNS and `seq`, null where they are of no log. `server_tz` is the TiCDC server's time zone (`--tz`); a
-    name refuses ambiguous hours. `whole` False, of a protocol of CARRIERS: columns that a schema does not have are passed over.
+    name refuses ambiguous hours. `whole` False, of a protocol of CARRIERS or with `module`: columns that a schema does not have are passed
+    over. `module`: the decoder, where the codec's name does not say it.
 
     Raises MessageUnreadable for bytes that do not follow the protocol, FeedUnsuitable for a row or a table that does not
     fit `schemas`; the text names lane, position, table, column and value.
     """
-    reader, rows_max = _READERS.get(codec, (None, 0))
+    reader, rows_max = _READERS.get(codec, (None, _BLOCK_ROWS_MAX))
+    if module is not None:
+        reader = partial(read, module=module, whole=whole)
+    elif not whole:
+        reader = partial(read, module=_MODULES[codec], whole=False)
     if reader is None:
         raise FeedUnsuitable(f"rows of codec {codec} are not decoded here", hint=f"use one of {', '.join(_READERS)} as the protocol")
-    if not whole:
-        reader = partial(read, module=_MODULES[codec], whole=False)
     zone = server_tz if isinstance(server_tz, ServerZone) else ServerZone(server_tz)
     parts = [CHANGES.empty_table()]
     for some, read_block in _by_form(rows.select(_COLUMNS), codec, reader, whole=whole):

@@ -7,7 +7,8 @@ files are in spark_merge/sinks/formats, each beside its inverse.
                  open_protocol (open_columns), canal_json (canal_types, canal_texts, canal_ddl)
     handle_key   a message with the columns of the handle key alone
     text_hashes  texts as numbers, to be sought by
-    split        updates that are two rows in TiCDC's output;  by_table, runs  rows of several tables, as they were committed
+    split        updates that are two rows in TiCDC's output;  join  its inverse: one change of a key at a commit_ts
+    by_table, runs   rows of several tables, as they were committed
     go_json, go_quote, easy_json   texts as the Go libraries of TiCDC write them;  local_time  the zone of TiCDC's server
 
 An image is a row's columns at one moment, in canonical text (sidecar.shared.model.nouns.Kind).

@@ -90,6 +90,7 @@ class CanalJsonEncoder:
         physical_ids: Sequence[int] | None,  # canal-json has no partition
         *,
         keys_only: bool = False,
+        topic: str = "",  # noqa: ARG002  (other protocols' need)
     ) -> list[RowMessage]:
         if keys_only and not self.deleted_key_only:
             return replace(self, deleted_key_only=True).rows(schema, changes, physical_ids)

@@ -36,11 +36,17 @@ class Encoder(Protocol):
     """One protocol as TiCDC of one architecture writes it. Picklable."""
 
     def rows(
-        self, schema: TableSchema, changes: pa.Table, physical_ids: Sequence[int] | None, *, keys_only: bool = False
+        self,
+        schema: TableSchema,
+        changes: pa.Table,
+        physical_ids: Sequence[int] | None,
+        *,
+        keys_only: bool = False,
+        topic: str = "",
     ) -> list[RowMessage]:
         """One message a row of `changes` (contract.CHANGES). `physical_ids` of a partitioned table's rows, where known. `keys_only`: of
-        deleted rows no more is known than the handle key, and no other column is written. Raises SinkError naming the table, the column and
-        what is missing (a definition, a partition)."""
+        deleted rows no more is known than the handle key, and no other column is written. `topic`: where the messages go. Raises SinkError
+        naming the table, the column and what is missing (a definition, a partition)."""
 
     def location_message(self, whole: RowMessage, schema: TableSchema, location: str) -> RowMessage:
         """For a row whose message, TiCDC's or ours, is in a file (sidecar/shared/codecs/claim_file.py): its handle key, and `location`."""

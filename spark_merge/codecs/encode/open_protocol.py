@@ -71,7 +71,13 @@ class OpenProtocolEncoder:
         return self.architecture == "classic"
 
     def rows(
-        self, schema: TableSchema, changes: pa.Table, physical_ids: Sequence[int] | None, *, keys_only: bool = False
+        self,
+        schema: TableSchema,
+        changes: pa.Table,
+        physical_ids: Sequence[int] | None,
+        *,
+        keys_only: bool = False,
+        topic: str = "",  # noqa: ARG002  (other protocols' need)
     ) -> list[RowMessage]:
         if keys_only and not self.key_of_deleted:
             return replace(self, key_of_deleted=True).rows(schema, changes, physical_ids)

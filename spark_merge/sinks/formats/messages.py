@@ -19,6 +19,7 @@ from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.block import image_columns, of_changes
 from spark_merge.codecs.encode.local_time import UTC, local_texts, zone_of
 from spark_merge.codecs.encode.messages import Encoder
+from spark_merge.codecs.protocols import DecoderModule
 from spark_merge.ddl.eras import WAY_OUT, Era
 from spark_merge.port.readable import RowForm, RowsRead, Versions
 from spark_merge.sinks.formats.json_lines import line_blocks
@@ -44,8 +45,11 @@ class StoredChange(NamedTuple):
     from_dump: bool = False
 
 
-def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, time_zone: str) -> Iterator[RowsRead]:
-    """`changes`: all of `era`. `time_zone`: in which TIMESTAMPs were written. Raises SinkError."""
+def message_rows(
+    changes: Sequence[StoredChange], era: Era, *, protocol: str, time_zone: str, decoder: DecoderModule | None = None
+) -> Iterator[RowsRead]:
+    """`changes`: all of `era`. `time_zone`: in which TIMESTAMPs were written. `decoder`: where the protocol's name does not say it. Raises
+    SinkError."""
     if not changes:
         return
     schema = era.previous_schema()
@@ -56,6 +60,7 @@ def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, ti
             schemas={era.name: schema},
             server_tz=ServerZone(time_zone, "first"),
             whole=False,
+            module=decoder,
         )
     except FeedError as error:
         raise SinkError(f"{era.schema.name} cannot be read back: {error.message}", hint=WAY_OUT) from error

@@ -8,6 +8,7 @@ uri ─► output (what is written where, picklable) ─► sink (plans, accepts
                                                     └─► position_records (control and slots, in a topic of ours: pure)
 
 client, producer   the edge to librdkafka             topics, partitions   the output's topics, and TiCDC's partition of a row
+debezium_topics    topics of DDLs and resolved marks beside those of rows
 large_rows         rows that are larger than a message are in files
 rows               rows to messages                   ending               what ends a segment: DDLs, then a resolved mark everywhere
 reading            messages to rows, read back (spark_merge/port/readable.py)

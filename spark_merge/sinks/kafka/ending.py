@@ -15,8 +15,9 @@ from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.port.contract import Head, Task
 
 HEADER = "ticdc-dump"
-"""`log SEQ ORDINAL OP` of a live row, `dump SEQ ORDINAL DUMP_ID CHUNK` of a dump's, `ddl SEQ NUMBER`, `resolved SEQ`: SEQ is the segment of
-the log, ORDINAL the row's place in it or in its chunk, CHUNK the chunk's place in the segment."""
+"""`log SEQ ORDINAL OP` of a live row, `dump SEQ ORDINAL DUMP_ID CHUNK` of a dump's, `tombstone SEQ ORDINAL` behind a delete of either, `ddl
+SEQ NUMBER`, `resolved SEQ`: SEQ is the segment of the log, ORDINAL the row's place in it or in its chunk, CHUNK the chunk's place in the
+segment."""
 
 DUMP_HEADER = "ticdc-dump-progress"
 """Of each resolved mark from a log's first dump on: `sidecar.shared.model.progress.SegmentDump.to_json`."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from uuid import NAMESPACE_OID, uuid5
 
 from sidecar.shared.codecs.claim_file import NotThisRow, file_bytes, file_name, whole_message
-from sidecar.shared.codecs.contract import Claim, CodecWithParts, KeyAlone
+from sidecar.shared.codecs.contract import Claim, KeyAlone, ReadBackCodec
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.model.nouns import Message, TableSchema
@@ -51,7 +51,7 @@ def sendable(output: Output, schema: TableSchema, rows: WrittenRows, origins: Se
     return messages
 
 
-def whole_messages(claims: ClaimFolder | None, message: Message, codec: CodecWithParts) -> Iterator[Message]:
+def whole_messages(claims: ClaimFolder | None, message: Message, codec: ReadBackCodec) -> Iterator[Message]:
     """The message, or one for each row of it, with the rows that are in files. Raises SinkError, and FeedError as `codec`."""
     for part in codec.parts(message) or [(message.key, message.value)]:
         match part:
@@ -77,7 +77,7 @@ def _write(claims: ClaimFolder, whole: Iterable[tuple[str, RowMessage | None]]) 
                 file.write(file_bytes(key, value or b"", raw=claims.raw))
 
 
-def _read(claims: ClaimFolder, message: Message, claim: Claim, codec: CodecWithParts) -> Message:
+def _read(claims: ClaimFolder, message: Message, claim: Claim, codec: ReadBackCodec) -> Message:
     what = f"the row of {claim.table} at commit_ts {claim.commit_ts}"
     try:
         data = storage.read_if_there(claims.folder, name := file_name(claim))

@@ -32,7 +32,8 @@ class ClaimFolder:
 class Output:
     """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of the
     writer. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py.
-    `ddl_done`: the DDLs that are not sent. `claims`: None: a row that is larger than a message stops the sink."""
+    `shape`: the encoder's options. `tombstones`: behind deletes. `ddl_done`: the DDLs that are not sent. `claims`: None: a row that is
+    larger than a message stops the sink."""
 
     cluster: SinkCluster
     topic: str
@@ -41,6 +42,8 @@ class Output:
     encoder: Encoder
     router: Router
     max_message_bytes: int
+    shape: Mapping[str, str] = field(default_factory=dict)
+    tombstones: bool = False
     partition_num: int | None = None
     replicas: int = 1
     auto_create: bool = True

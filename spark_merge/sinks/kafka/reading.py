@@ -1,10 +1,12 @@
 """Reading a Kafka sink's rows back (spark_merge/port/readable.py): slices of the partitions of each topic that the table's rows are in.
 
-    position ─► DDLs (partition 0 of each topic) ─► eras ─► topics of the names that the table had ─► slices of their partitions
+    position ─► DDLs (partition 0 of their topics) ─► eras ─► topics of the names that the table had ─► slices of their partitions
 
 - The position comes first, and the header of each record says of which segment it is: so the rows are exactly those of the position. A
   record without the header is TiCDC's own, from before the sink continued its topic.
-- The last slice of a partition ends at the resolved mark of the position, so it has all of it, also what is yet to become visible.
+- The last slice of a partition ends at the resolved mark of the position, so it has all of it, also what is yet to become visible. A
+  topic that has no marks (debezium_topics.py) is read to where its partition ended after the position had been read, open transactions
+  included: a position is durable when all its records are.
 - A partition that has lost its first records is not read: its rows would be fewer, and nothing would say so.
 - A row that is larger than a message is read from its file (large_rows.py).
 - Rows from before a schema change are read by the present types; in the messages there are no others.
@@ -17,16 +19,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from sidecar.shared.codecs.contract import CodecWithParts
-from sidecar.shared.codecs.registry import WRITTEN, codec_for
+from sidecar.shared.codecs.contract import ReadBackCodec
+from sidecar.shared.codecs.registry import WRITTEN, written_codec
 from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
+from spark_merge.codecs.protocols import written_decoder
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
@@ -60,19 +63,17 @@ def read_back(
     output: Output, reader: TopicReader, accepted: Accepted, partitions: Mapping[str, int], schema: TableSchema, *, parts: int
 ) -> Reading:
     """`partitions`: by topic, as written. Raises SinkError."""
-    current = {output.topic, output.router.topic(schema.name)}
-    ddls = [
-        ddl
-        for topic in sorted(partitions)
-        for ddl in _ddls(output, _whole(reader, topic, 0, accepted.seq if topic in current else None), accepted.seq)
-    ]
-    results = eras(schema, ddls)
-    topics = {topic for era in results if (topic := output.router.topic(era.name)) in partitions}
-    whole = [
-        _whole(reader, topic, number, accepted.seq if topic in current else None)
-        for topic in sorted(topics)
-        for number in range(partitions[topic])
-    ]
+    router = output.router
+    marked, isolation = router.mark_topics([schema.name]), "read_uncommitted" if router.without_rows else "read_committed"
+    with closing(TopicReader(output.cluster, output.position_topic, isolation=isolation)) as ends:
+
+        def whole_of(topic: str, number: int) -> TopicSlice:
+            return _whole(reader, topic, number, accepted.seq) if topic in marked else _whole(ends, topic, number, None)
+
+        ddls = [ddl for topic in sorted(router.ddl_topics(partitions)) for ddl in _ddls(output, whole_of(topic, 0), accepted.seq)]
+        results = eras(schema, ddls)
+        topics = {topic for era in results if (topic := router.topic(era.name)) in partitions}
+        whole = [whole_of(topic, number) for topic in sorted(topics) for number in range(partitions[topic])]
     records = sum(one.end - one.start for one in whole)
     pieces = [piece for one in whole for piece in _cut(one, max(1, round(parts * (one.end - one.start) / max(1, records))))]
     form = form_of(schema.columns, output.router.hashing.zone, unsigned_zeros=WRITTEN[output.protocol].unsigned_zeros)
@@ -95,7 +96,7 @@ def _cut(whole: TopicSlice, count: int) -> Iterator[TopicSlice]:
 
 
 def _ddls(output: Output, piece: TopicSlice, accepted: Seq) -> Iterator[DdlRecord]:
-    codec = _codec(output)
+    codec = written_codec(output.protocol)
     for batch in _batches(output, piece):
         for record in batch:
             if record.seq <= accepted and record.kind in _DDL and not codec.parts(_message(piece, record)):
@@ -114,7 +115,8 @@ class KafkaPart:
     piece: TopicSlice
 
     def __call__(self) -> Iterator[RowsRead]:
-        codec, places = _codec(self.output), _Places(self.eras)
+        codec, places = written_codec(self.output.protocol), _Places(self.eras)
+        decoder = written_decoder(self.output.protocol, self.output.shape)
         for batch in _batches(self.output, self.piece):
             by_era: dict[int, list[StoredChange]] = {}
             for record in batch:
@@ -124,7 +126,7 @@ class KafkaPart:
                             by_era.setdefault(number, []).append(StoredChange(envelope, record.kind == "dump"))
             for number, changes in by_era.items():
                 zone = self.output.router.hashing.zone
-                yield from message_rows(changes, self.eras[number], protocol=self.output.protocol, time_zone=zone)
+                yield from message_rows(changes, self.eras[number], protocol=self.output.protocol, time_zone=zone, decoder=decoder)
 
 
 class _Places:
@@ -156,15 +158,11 @@ class _Record:
     seq: int
 
 
-def _codec(output: Output) -> CodecWithParts:
-    return cast(CodecWithParts, codec_for(output.protocol, tidb_extension=True, compression=""))
-
-
 def _message(piece: TopicSlice, record: _Record) -> Message:
     return Message(Lane(str(piece)), record.offset, record.key, record.value)
 
 
-def _envelopes(output: Output, codec: CodecWithParts, piece: TopicSlice, record: _Record) -> Sequence[Envelope]:
+def _envelopes(output: Output, codec: ReadBackCodec, piece: TopicSlice, record: _Record) -> Sequence[Envelope]:
     """With the rows that are in files."""
     try:
         return [one for whole in whole_messages(output.claims, _message(piece, record), codec) for one in codec.envelopes(whole)]

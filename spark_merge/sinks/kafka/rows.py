@@ -2,7 +2,8 @@
 TiDB for their message had the key alone (sidecar/feeds/encoded/read_rows.py): they have a form of their own in a log of any protocol. So
 are those of a table that the changefeed sends under another name, or without some of its columns: its bytes may have the one or the others.
 
-An update that TiCDC sends as two rows is two messages here too: codecs/encode/split.py.
+An update that TiCDC sends as two rows is two messages here too: codecs/encode/split.py. As Debezium has them they are one:
+codecs/encode/join.py.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.codecs.simple import READ_ROW_HEAD
 from sidecar.shared.model.nouns import TableSchema
 from sidecar.shared.partition.ids import is_partitioned, key_ids, partition_ids
+from spark_merge.codecs.encode.join import joined
 from spark_merge.codecs.encode.messages import Encoder, RowMessage
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES, image_column, split
 from spark_merge.codecs.protocols import encoder_module
@@ -31,11 +33,12 @@ class WrittenRows(NamedTuple):
     messages: Sequence[RowMessage | None]
 
 
-def of_log(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str) -> WrittenRows:
-    """Of RAW_CHANGES in order, whose messages are of `codec`; masked ones come without (spark_merge/masks/rows.py). Raises as `encoded`."""
+def of_log(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str, topic: str = "") -> WrittenRows:
+    """Of RAW_CHANGES in order, whose messages are of `codec`; masked ones come without (spark_merge/masks/rows.py). `topic`: of the
+    messages. Raises as `encoded`."""
     has_own_bytes = codec == protocol and "message_value" in changes.column_names
     if not has_own_bytes or schema.omitted or schema.feed_name is not None:
-        return encoded(changes, schema, encoder, protocol, codec=codec)
+        return encoded(changes, schema, encoder, protocol, codec=codec, topic=topic)
     read = changes.filter(pc.starts_with(changes["message_value"], READ_ROW_HEAD))["ordinal"]
     if not len(read):
         return as_they_are(changes, protocol)
@@ -44,7 +47,7 @@ def of_log(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: s
     parts = []
     for first, end in pairwise(edges):
         some = changes.slice(first, end - first)
-        parts.append(encoded(some, schema, encoder, protocol) if is_read[first] else as_they_are(some, protocol))
+        parts.append(encoded(some, schema, encoder, protocol, topic=topic) if is_read[first] else as_they_are(some, protocol))
     return WrittenRows(pa.concat_tables([one.changes for one in parts]), [message for one in parts for message in one.messages])
 
 
@@ -56,13 +59,14 @@ def as_they_are(changes: pa.Table, protocol: str) -> WrittenRows:
 
 
 def encoded(
-    changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str = "", keys_only: bool = False
+    changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str = "", keys_only: bool = False, topic: str = ""
 ) -> WrittenRows:
-    """`changes` in order. `codec`: of the messages in RAW_CHANGES. `keys_only`: as of Encoder. Raises SinkError for what the encoder
-    lacks."""
-    rows = split(changes, schema)
-    ids = _partition_ids(rows, schema, codec) if WRITTEN[protocol].names_partitions else None
-    return WrittenRows(rows, encoder.rows(schema, rows, ids, keys_only=keys_only))
+    """`changes` in order. `codec`: of the messages in RAW_CHANGES. `keys_only`, `topic`: as of Encoder. Raises SinkError for what the
+    encoder lacks."""
+    record = WRITTEN[protocol]
+    rows = joined(changes) if record.as_debezium else split(changes, schema)
+    ids = _partition_ids(rows, schema, codec) if record.names_partitions else None
+    return WrittenRows(rows, encoder.rows(schema, rows, ids, keys_only=keys_only, topic=topic))
 
 
 def _partition_ids(changes: pa.Table, schema: TableSchema, codec: str) -> list[int] | None:

@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -48,6 +49,13 @@ ROUTED_MAX = 8
 """Sets of tables whose topics are kept."""
 
 
+class SegmentTopics(NamedTuple):
+    """Those that a segment is written to, and those of them that its resolved mark goes to."""
+
+    written: frozenset[str]
+    marked: frozenset[str]
+
+
 class KafkaSink:
     finds_keys = False
 
@@ -58,7 +66,7 @@ class KafkaSink:
         self._position = PositionKeeper(self._store, log_id=log_id, remedy=REMEDY)
         self._slots_from: tuple[int, ...] = ()
         self._batches = 0
-        self._routed: dict[tuple[str, str], frozenset[str]] = {}
+        self._routed: dict[tuple[str, str], SegmentTopics] = {}
         self._counted_topics = frozenset[str]()
 
     def look(self) -> Accepted | None:
@@ -74,7 +82,7 @@ class KafkaSink:
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         topics = {head.seq: self._topics(head) for head in heads}
-        begun = self._begun(heads, self._counted(frozenset().union(*topics.values())))
+        begun = self._begun(heads, self._counted(frozenset().union(*(one.written for one in topics.values()))))
         term, counts = self._store.control.term, dict(self._progress.partitions)
         cut = stages(heads, chunk_parts=len(begun.slots_from) - 1, raw=True, few_rows=begun.few_rows)
         places = {
@@ -82,7 +90,8 @@ class KafkaSink:
             for stage, tasks in enumerate(cut)
             for number, task in enumerate(tasks)
         }
-        writer = KafkaWriter(self.output, term, begun.last, begun.slots_from, places, endings(heads, cut, topics), counts)
+        marked = {seq: one.marked for seq, one in topics.items()}
+        writer = KafkaWriter(self.output, term, begun.last, begun.slots_from, places, endings(heads, cut, marked), counts)
         return Batch(tuple(heads), cut, writer)
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots hold them
@@ -129,14 +138,17 @@ class KafkaSink:
         self._position.change(TopicProgress(begun, partitions))
         return begun
 
-    def _topics(self, head: Head) -> frozenset[str]:
+    def _topics(self, head: Head) -> SegmentTopics:
         """Of its tables, before and after its DDLs. Raises SinkError for a table whose rows the dispatchers cannot place."""
         place = (head.manifest.schemas, head.manifest.next_schemas or "")
         if place not in self._routed:
             router, tables = self.output.router, {**head.schemas, **head.next_schemas}
             for name, schema in tables.items():
                 verify(router.partition_rule(name), schema)
-            self._routed = {**dict(list(self._routed.items())[-ROUTED_MAX:]), place: router.topics(tables)}
+            self._routed = {
+                **dict(list(self._routed.items())[-ROUTED_MAX:]),
+                place: SegmentTopics(router.topics(tables), router.mark_topics(tables)),
+            }
         return self._routed[place]
 
     def _counted(self, topics: frozenset[str]) -> Mapping[str, int]:

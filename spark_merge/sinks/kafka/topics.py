@@ -1,6 +1,7 @@
 """The output's topics: made where they are missing, as TiCDC does, and how many partitions of each are written.
 
 - A topic that is missing is made with `partition-num` partitions and `replication-factor` replicas, unless `auto-create-topic=false`.
+- A topic without rows (debezium_topics.py) is made with one partition, and one of it is written.
 - Of the default topic `partition-num` partitions are written where the URI names it, of every other topic all that it has.
 - What was written once stays: a row's partition is a function of the count, so a topic that is given more partitions continues with those
   that it had. One that has fewer was made again, and is refused.
@@ -28,9 +29,11 @@ class TopicReader:
     """Asks the cluster about its topics, by a consumer that is connected until `close`. It reads as the group `name`, and commits nothing.
     One thread. Each call raises SinkError."""
 
-    def __init__(self, cluster: SinkCluster, name: str) -> None:
+    def __init__(self, cluster: SinkCluster, name: str, *, isolation: str = "read_committed") -> None:
+        """`isolation`: with read_uncommitted a partition's end is behind the records of open transactions too."""
         self.name, self._cluster = name, cluster
-        self._consumer = consumer_of(cluster, name, {"auto.offset.reset": "earliest", "fetch.wait.max.ms": "1"})
+        ours = {"auto.offset.reset": "earliest", "fetch.wait.max.ms": "1", "isolation.level": isolation}
+        self._consumer = consumer_of(cluster, name, ours)
 
     def partitions(self, topic: str) -> int:
         """How many the topic has, 0 if it is not there."""
@@ -81,6 +84,8 @@ def partitions_of(output: Output, reader: TopicReader, topics: Iterable[str], kn
 
 
 def _used(output: Output, topic: str, there: int) -> int:
+    if topic in output.router.without_rows:
+        return 1
     requested = output.partition_num if topic == output.topic else None
     if requested is not None and requested > there:
         raise SinkError(
@@ -93,7 +98,7 @@ def _used(output: Output, topic: str, there: int) -> int:
 def _made(output: Output, topic: str) -> int:
     if not output.auto_create:
         raise SinkError(f"topic {topic} does not exist", hint="make it, or set auto-create-topic=true")
-    count = output.partition_num or PARTITIONS_OF_A_TOPIC
+    count = 1 if topic in output.router.without_rows else output.partition_num or PARTITIONS_OF_A_TOPIC
     make(output.cluster, topic, count, replicas=output.replicas, config={})
     return count
 

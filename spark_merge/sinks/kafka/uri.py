@@ -25,6 +25,7 @@ from spark_merge.codecs.protocols import encoder
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
+from spark_merge.sinks.kafka.debezium_topics import DebeziumRouter
 from spark_merge.sinks.kafka.output import ClaimFolder, Output
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.topics import TopicReader
@@ -133,7 +134,9 @@ def _holds_rows(uri: SinkUri) -> bool:
     """Its topic has rows, and we have no position for it."""
     output = output_of(uri)
     with closing(TopicReader(output.cluster, output.position_topic)) as reader:
-        return not reader.partitions(output.position_topic) and not reader.is_empty(output.topic)
+        if reader.partitions(output.position_topic):
+            return False
+        return not all(reader.is_empty(topic) for topic in output.router.topics(()))
 
 
 def _leaves(uri: SinkUri) -> str:
@@ -168,8 +171,9 @@ def output_of(uri: SinkUri) -> Output:
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
+        shape=shape,
         encoder=encoder(options.protocol, architecture=options.architecture, options=shape),
-        router=Router.of(
+        router=(DebeziumRouter if WRITTEN[options.protocol].as_debezium else Router).of(
             file.dispatchers,
             default_topic=place.topic,
             protocol=options.protocol,

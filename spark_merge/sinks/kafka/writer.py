@@ -6,6 +6,7 @@ What `settle` and the slot wait for: write_modes.py.
 
 - Live rows in the output's own protocol are the bytes that TiCDC sent, but for some (rows.py); all others are encoded.
 - A row that is larger than a message is in a file, or ends the task before any row of its source transaction is written (large_rows.py).
+- A delete has a tombstone behind it, a record of its key without a value, if the output says so.
 - A header (HEADER) says where a record is from. Consumers that do not know it ignore it.
 """
 
@@ -34,6 +35,8 @@ from spark_merge.sinks.kafka.partitions import by_handle_key, partitions
 from spark_merge.sinks.kafka.position_records import SinkTerm
 from spark_merge.sinks.kafka.producer import Headers, KafkaRecord
 from spark_merge.sinks.kafka.rows import encoded, of_log
+
+_TOMBSTONE = b"tombstone %d %d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +98,32 @@ class KafkaWriter:
 
     def _rows(self, seq: Seq, schema: TableSchema, piece: Piece) -> Iterator[tuple[CommitTs, KafkaRecord]]:
         """Of one table, in order."""
-        output, codec = self.output, self.endings[seq].codec
+        output, codec, topic = self.output, self.endings[seq].codec, self.output.router.topic(schema.name)
         if isinstance(piece, ChunkPiece):
             origin, tail = f"dump {seq}", f"{piece.due.dump_id} {piece.due.number}"
-            rows = encoded(changes_of(piece, schema), schema, output.encoder, output.protocol, keys_only=piece.deletes)
+            rows = encoded(changes_of(piece, schema), schema, output.encoder, output.protocol, keys_only=piece.deletes, topic=topic)
         else:
-            origin, tail, rows = f"log {seq}", "", of_log(piece, schema, output.encoder, output.protocol, codec=codec)
-        topic, changes = output.router.topic(schema.name), rows.changes
+            origin, tail = f"log {seq}", ""
+            rows = of_log(piece, schema, output.encoder, output.protocol, codec=codec, topic=topic)
+        changes = rows.changes
         from_where = pc.binary_join_element_wise(origin, pc.cast(changes["ordinal"], pa.string()), tail or changes["op"], " ")
         headers = pc.cast(from_where, pa.binary()).to_pylist()
         messages, numbers_of = sendable(output, schema, rows, headers), self._partitions(topic, schema, piece, changes)
-        for message, numbers, commit_ts, header in zip(messages, numbers_of, changes["commit_ts"].to_pylist(), headers, strict=True):
+        has_tombstone = self._has_tombstone(changes)
+        for place, (message, numbers, commit_ts) in enumerate(zip(messages, numbers_of, changes["commit_ts"].to_pylist(), strict=True)):
             if message is not None:
                 key, value = message
                 for number in numbers:
-                    yield commit_ts, (topic, number, key, value, [(HEADER, header)])
+                    yield commit_ts, (topic, number, key, value, [(HEADER, headers[place])])
+                    if has_tombstone[place]:
+                        yield commit_ts, (topic, number, key, None, [(HEADER, _TOMBSTONE % (seq, changes["ordinal"][place].as_py()))])
+
+    def _has_tombstone(self, changes: pa.Table) -> Sequence[bool]:
+        """Of each row. Such a record lets a compacted topic forget the key."""
+        if not self.output.tombstones:
+            return [False] * changes.num_rows
+        deletes: list[bool] = pc.equal(changes["op"], "delete").to_pylist()
+        return deletes
 
     def _partitions(self, topic: str, schema: TableSchema, piece: Piece, changes: pa.Table) -> Sequence[Sequence[int]]:
         """To which each row goes. A delete of a key alone goes to every partition where other columns decide: the row may be in any."""

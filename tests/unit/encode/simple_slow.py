@@ -34,6 +34,7 @@ class SimpleEncoder:
         physical_ids: Sequence[int] | None,
         *,
         keys_only: bool = False,
+        topic: str = "",
     ) -> list[RowMessage]:
         assert physical_ids is None
         assert not keys_only
