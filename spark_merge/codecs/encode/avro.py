@@ -43,7 +43,7 @@ from spark_merge.codecs.encode.block import Block, halved, image_columns, of_cha
 from spark_merge.codecs.encode.decimal_bytes import decimal_bytes
 from spark_merge.codecs.encode.local_time import local_texts, zone_of
 from spark_merge.codecs.encode.messages import Architecture, Encoder, RowMessage
-from spark_merge.codecs.encode.typed import unhex
+from spark_merge.codecs.encode.typed import unhexed
 from spark_merge.port.contract import CHANGES
 
 _MAGIC = b"\x00"
@@ -187,7 +187,7 @@ class AvroEncoder:
             case "decimal":
                 return texts(decimal_bytes(text, precision=one.column.length, scale=one.column.scale), one.union)
             case "bytes":
-                return texts(unhex(text), one.union)
+                return texts(unhexed(text), one.union)
             case "string":
                 return texts(local_texts(text, self.zone) if one.column.kind == "timestamp" else text, one.union)
             case _ as never:
