@@ -22,6 +22,8 @@ from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Message, Rank
 _NOT_FIRST = re.compile("[^A-Za-z_]")
 _NOT_IN = re.compile("[^A-Za-z0-9_]")
 DELETED = "d"
+_MAGIC = b"\x00"
+_ID_BYTES = 4
 
 
 def avro_name(name: str) -> str:
@@ -29,6 +31,18 @@ def avro_name(name: str) -> str:
     pkg/sink/codec/common/helper.go, SanitizeName."""
     first, rest = name[:1], _NOT_IN.sub("_", name[1:])
     return (_NOT_FIRST.sub("_" + (first if first.isascii() and first.isdigit() else ""), first)) + rest
+
+
+def wire_head(schema_id: int) -> bytes:
+    """How a message of Confluent's wire format begins."""
+    return _MAGIC + schema_id.to_bytes(_ID_BYTES, "big")
+
+
+def wire_parts(message: bytes) -> tuple[int, bytes]:
+    """A message's schema id, and its record in Avro. Raises ValueError."""
+    if len(message) <= _ID_BYTES or not message.startswith(_MAGIC):
+        raise ValueError(f"it begins with {message[:5]!r}, not with 0x00 and the id of a schema")
+    return int.from_bytes(message[1 : 1 + _ID_BYTES], "big"), message[1 + _ID_BYTES :]
 
 
 class _Value(Struct, gc=False):

@@ -26,7 +26,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, assert_never
+from typing import assert_never
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -34,6 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.codecs.avro import wire_head
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import TSO_LOGICAL_BITS, CommitTs, TableSchema
@@ -42,12 +43,10 @@ from spark_merge.codecs.encode.avro_schema import UNSIGNED_HINT, AvroColumn, Avr
 from spark_merge.codecs.encode.block import Block, halved, image_columns, of_changes
 from spark_merge.codecs.encode.decimal_bytes import decimal_bytes
 from spark_merge.codecs.encode.local_time import local_texts, zone_of
-from spark_merge.codecs.encode.messages import Architecture, Encoder, RowMessage
+from spark_merge.codecs.encode.messages import Architecture, Encoder, RowMessage, SchemaIds
 from spark_merge.codecs.encode.typed import unhexed
 from spark_merge.port.contract import CHANGES
 
-_MAGIC = b"\x00"
-_ID_BYTES = 4
 _OPS = {"insert": text_bytes("c"), "update": text_bytes("u"), "delete": text_bytes("d")}
 
 _TABLES_MAX = 4096
@@ -65,24 +64,6 @@ _LIMITED = {
     "delete-only-output-handle-key-columns": ("false", "true"),
 }
 """Each option's values, its default first."""
-
-
-class SchemaIds(Protocol):
-    """A schema registry, for who writes. Picklable."""
-
-    def id_of(self, subject: str, schema: str) -> int:
-        """Of the schema, JSON, which the subject has from now on. Raises SinkError."""
-
-
-def wire_head(schema_id: int) -> bytes:
-    return _MAGIC + schema_id.to_bytes(_ID_BYTES, "big")
-
-
-def wire_parts(message: bytes) -> tuple[int, bytes]:
-    """A message's schema id and its record. Raises ValueError."""
-    if len(message) <= _ID_BYTES or not message.startswith(_MAGIC):
-        raise ValueError(f"it begins with {message[:5]!r}, not with 0x00 and the id of a schema")
-    return int.from_bytes(message[1 : 1 + _ID_BYTES], "big"), message[1 + _ID_BYTES :]
 
 
 @dataclass(frozen=True, slots=True)

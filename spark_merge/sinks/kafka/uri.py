@@ -27,6 +27,7 @@ from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.debezium_topics import DebeziumRouter
 from spark_merge.sinks.kafka.output import ClaimFolder, Output
+from spark_merge.sinks.kafka.schema_registry import RegistryOptions, SchemaRegistry
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.topics import TopicReader
 from spark_merge.sinks.kit.errors import sink_error
@@ -72,6 +73,20 @@ class Shape:
         "A deleted row has only the columns of the handle key.")  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class AvroOptions:
+    """TiCDC's, of the content of avro (spark_merge/codecs/encode/avro.py), and the namespace of its schemas."""
+
+    decimals: str = option("avro-decimal-handling-mode", one_of("precise", "string"), "precise",
+        "With `avro`: a DECIMAL is `bytes` with the logical type `decimal`, or a `string`.")  # fmt: skip
+    unsigned: str = option("avro-bigint-unsigned-handling-mode", one_of("long", "string"), "long",
+        "With `avro`: a BIGINT UNSIGNED is a `long`, which stops at 2^63, or a `string`.")  # fmt: skip
+    before: bool = option("avro-include-before-value", flag(), False,
+        "With `avro`: an update has its row before, and a delete its row.")  # fmt: skip
+    namespace: str = option("avro-namespace", text("a name"), "default",
+        "With `avro`: the changefeed's namespace or keyspace, in which its schemas are.")  # fmt: skip
+
+
 _LARGE_ROWS = replace(
     one_of("none", "claim-check"), hint="write {name}=claim-check: with handle-key-only each reader would have to ask TiDB for the row"
 )
@@ -115,7 +130,8 @@ class KafkaOptions:
         "As TiCDC counts it: key, value and 36 bytes. A larger one: [large rows](#large-rows).")  # fmt: skip
     large_rows: LargeRowOptions = block(LargeRowOptions)
     compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "Of Kafka's batches.")
-    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true`.")
+    tidb_extension: str = option("enable-tidb-extension", text("`true` or `false`"), "",
+        "With `canal-json`, only `true`. With `avro`: a row has its operation and commit-ts.", shown="`true`, with `avro` `false`")  # fmt: skip
     architecture: Architecture = option("architecture", one_of("classic", "new"), "classic",
         "Whose messages and hashes.")  # fmt: skip
     release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's, whose hashes are used.", shown="the newest")
@@ -124,6 +140,8 @@ class KafkaOptions:
     transactions: bool = option("transactions", flag(), True,
         "`false`: [at least once](#without-transactions).")  # fmt: skip
     shape: Shape = block(Shape)
+    avro: AvroOptions = block(AvroOptions)
+    registry: RegistryOptions = block(RegistryOptions)
 
 
 def _open(uri: SinkUri) -> Sink:
@@ -160,20 +178,24 @@ def output_of(uri: SinkUri) -> Output:
     feed = Changefeed(_NAME, "", urlunsplit((*uri.parts[:3], urlencode(given), "")))
     place = kafka_place(feed)
     options = read(KafkaOptions, values)
-    if WRITTEN[options.protocol].needs_extension and options.tidb_extension != "true":
+    record = WRITTEN[options.protocol]
+    extension = options.tidb_extension or ("true" if record.needs_extension else "false")
+    if record.needs_extension and extension != "true":
         raise SinkError(
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
-    shape = {**texts_of(options.shape), "time-zone": options.time_zone, "enable-tidb-extension": "true"}
+    registry = SchemaRegistry.of(options.registry) if record.by_registry else None
+    shape = {**texts_of(options.shape), **texts_of(options.avro), "time-zone": options.time_zone, "enable-tidb-extension": extension}
     return Output(
         cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
         shape=shape,
-        encoder=encoder(options.protocol, architecture=options.architecture, options=shape),
-        router=(DebeziumRouter if WRITTEN[options.protocol].as_debezium else Router).of(
+        encoder=encoder(options.protocol, architecture=options.architecture, options=shape, schema_ids=registry),
+        registry=registry,
+        router=(DebeziumRouter if record.rows_alone else Router).of(
             file.dispatchers,
             default_topic=place.topic,
             protocol=options.protocol,
@@ -199,6 +221,11 @@ def _claims(options: KafkaOptions, log_id: str) -> ClaimFolder | None:
     large = options.large_rows
     if large.handled == "none":
         return None
+    if WRITTEN[options.protocol].by_registry:
+        raise ConfigError(
+            f"large-message-handle-option={large.handled}: {options.protocol} has no message for a row that is in a file",
+            hint="leave it out, and raise max-message-bytes and the topic's max.message.bytes above the largest row",
+        )
     if not large.folder:
         raise SinkError(
             "large-message-handle-option=claim-check of a kafka: sink has no claim-check-storage-uri",

@@ -11,10 +11,11 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from sidecar.shared.codecs.avro import wire_head
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema
 from spark_merge.codecs.encode import avro
-from spark_merge.codecs.encode.avro import AvroEncoder, wire_head, wire_parts
+from spark_merge.codecs.encode.avro import AvroEncoder
 from spark_merge.codecs.encode.messages import Architecture, Encoder
 from spark_merge.port.contract import CHANGES
 from tests.lanes import examples
@@ -172,11 +173,3 @@ def test_options() -> None:
     encoder = avro.encoder(architecture="new", options=options, schema_ids=ids, control=cast(Encoder, None))
     encoder.rows(SHOP, changes((["7", None, None, None], None)), None)
     assert '"namespace":"keyspace1.shop_1"' in next(iter(ids.schemas))[1]
-
-
-def test_a_wire_head_says_the_schema() -> None:
-    assert wire_head(258) == b"\0\0\0\1\2"
-    assert wire_parts(b"\0\0\0\1\2x") == (258, b"x")
-    for wrong in (b"", b"\0\0\0\0", b"\1\0\0\0\0x", b'{"a":1}'):
-        with pytest.raises(ValueError, match="not with 0x00"):
-            wire_parts(wrong)
