@@ -158,7 +158,7 @@ def _typed_column(column: Column, kind: pa.DataType, text: pa.Array) -> tuple[pa
         return text, None
     match column.kind:
         case "binary":
-            return _unhex(text), None
+            return unhexed(text), None
         case "date" | "datetime":
             return _calendar(text, kind)
         case "timestamp":
@@ -198,7 +198,7 @@ def _untyped_text(untyped: Sequence[tuple[str, pa.Array]], count: int) -> pa.Arr
     return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), objects)
 
 
-def _unhex(text: pa.Array) -> pa.Array:
+def unhexed(text: pa.Array) -> pa.Array:
     """All values in one go: every one has an even number of digits, so the joined digits are the joined values'."""
     digits: Any = pc.fill_null(text, "")
     _, ends, data = digits.buffers()

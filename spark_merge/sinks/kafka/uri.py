@@ -72,6 +72,22 @@ class Shape:
         "A deleted row has only the columns of the handle key.")  # fmt: skip
 
 
+_DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or string: double loses digits")
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumShape:
+    """Debezium's options, of messages as Debezium's connectors write them."""
+
+    no_schema: bool = option("debezium-disable-schema", flag(), False,
+        "With `debezium`: `true` for messages without a schema.")  # fmt: skip
+    decimals: str = option("decimal-handling-mode", _DECIMALS, "precise", "With `debezium`: what a DECIMAL is.")
+    unsigned: str = option("bigint-unsigned-handling-mode", one_of("precise", "string", "long"), "precise",
+        "With `debezium`: what a BIGINT UNSIGNED is.")  # fmt: skip
+    invalid_dates: str = option("invalid-dates", one_of("error", "null-or-epoch"), "error",
+        "With `debezium`: a date that no calendar has stops the sink, or is NULL or 1970.")  # fmt: skip
+
+
 _LARGE_ROWS = replace(
     one_of("none", "claim-check"), hint="write {name}=claim-check: with handle-key-only each reader would have to ask TiDB for the row"
 )
@@ -124,6 +140,9 @@ class KafkaOptions:
     transactions: bool = option("transactions", flag(), True,
         "`false`: [at least once](#without-transactions).")  # fmt: skip
     shape: Shape = block(Shape)
+    debezium: DebeziumShape = block(DebeziumShape)
+    tombstones: bool = option("tombstones-on-delete", flag(), True,
+        "With `debezium`: a record without a value behind each delete.")  # fmt: skip
 
 
 def _open(uri: SinkUri) -> Sink:
@@ -165,15 +184,19 @@ def output_of(uri: SinkUri) -> Output:
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
+    record = WRITTEN[options.protocol]
     shape = {**texts_of(options.shape), "time-zone": options.time_zone, "enable-tidb-extension": "true"}
+    if record.as_debezium:
+        shape |= {**texts_of(options.debezium), "topic-prefix": place.topic}
     return Output(
         cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
         shape=shape,
+        tombstones=record.as_debezium and options.tombstones,
         encoder=encoder(options.protocol, architecture=options.architecture, options=shape),
-        router=(DebeziumRouter if WRITTEN[options.protocol].as_debezium else Router).of(
+        router=(DebeziumRouter if record.as_debezium else Router).of(
             file.dispatchers,
             default_topic=place.topic,
             protocol=options.protocol,
@@ -199,6 +222,11 @@ def _claims(options: KafkaOptions, log_id: str) -> ClaimFolder | None:
     large = options.large_rows
     if large.handled == "none":
         return None
+    if WRITTEN[options.protocol].as_debezium:
+        raise ConfigError(
+            f"large-message-handle-option=claim-check: readers of {options.protocol} know no rows in files",
+            hint="leave it out, and raise max-message-bytes; TiCDC refuses it too",
+        )
     if not large.folder:
         raise SinkError(
             "large-message-handle-option=claim-check of a kafka: sink has no claim-check-storage-uri",
