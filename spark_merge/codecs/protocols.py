@@ -34,8 +34,12 @@ class DecoderModule(Protocol):
 class ReadBackDecoderModule(Protocol):
     """`spark_merge/codecs/decode/NAME.py` of a protocol that only we write so."""
 
-    def decoder(self, options: Mapping[str, str]) -> DecoderModule:
-        """`options` as of the encoder: they say what a message does not."""
+    def decoder(self, options: Mapping[str, str], *, redefined: bool) -> DecoderModule:
+        """`options` as of the encoder: they say what a message does not. `redefined`: rows are from before a statement that gave a column
+        another type."""
+
+    def replaced_dates(self, options: Mapping[str, str], schema: TableSchema) -> Sequence[tuple[str, str | None]]:
+        """Of the columns in which a date that no calendar has is written as another value: the canonical text of that one."""
 
 
 class EncoderModule(Protocol):
@@ -43,6 +47,10 @@ class EncoderModule(Protocol):
 
     def encoder(self, *, architecture: Architecture, options: Mapping[str, str]) -> Encoder:
         """`options` under TiCDC's names. Raises ConfigError for one, named, that cannot be written."""
+
+
+class SentEncoderModule(EncoderModule, Protocol):
+    """That of a protocol whose messages a log has."""
 
     def as_sent(self, keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Key and value of one message for each row, from the row's `Change.key` and `Change.value` in the log."""
@@ -60,17 +68,23 @@ def decoder_module(protocol: str) -> DecoderModule:
     return cast(DecoderModule, import_module(f"spark_merge.codecs.decode.{CARRIERS[protocol].module_name}"))
 
 
-def written_decoder(protocol: str, options: Mapping[str, str]) -> DecoderModule:
-    """Of rows that `encoder` has written in one of WRITTEN with these `options`."""
-    if protocol in CARRIERS:
-        return decoder_module(protocol)
-    module = cast(ReadBackDecoderModule, import_module(f"spark_merge.codecs.decode.{WRITTEN[protocol].module_name}"))
-    return module.decoder(options)
+def written_decoder(protocol: str, options: Mapping[str, str], *, redefined: bool) -> DecoderModule:
+    """Of rows that `encoder` has written in one of WRITTEN with these `options`. `redefined` as of ReadBackDecoderModule."""
+    return decoder_module(protocol) if protocol in CARRIERS else _read_back(protocol).decoder(options, redefined=redefined)
 
 
-def encoder_module(protocol: str) -> EncoderModule:
-    """Of one of WRITTEN, by its name."""
-    return cast(EncoderModule, import_module(f"spark_merge.codecs.encode.{WRITTEN[protocol].module_name}"))
+def replaced_dates(protocol: str, options: Mapping[str, str], schema: TableSchema) -> Sequence[tuple[str, str | None]]:
+    """As of ReadBackDecoderModule; none in one of CARRIERS."""
+    return () if protocol in CARRIERS else _read_back(protocol).replaced_dates(options, schema)
+
+
+def _read_back(protocol: str) -> ReadBackDecoderModule:
+    return cast(ReadBackDecoderModule, import_module(f"spark_merge.codecs.decode.{WRITTEN[protocol].module_name}"))
+
+
+def encoder_module(protocol: str) -> SentEncoderModule:
+    """Of one of WRITTEN that is one of CARRIERS too, by its name."""
+    return cast(SentEncoderModule, import_module(f"spark_merge.codecs.encode.{CARRIERS[protocol].module_name}"))
 
 
 def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, str], schema_ids: SchemaIds | None = None) -> Encoder:
@@ -78,8 +92,8 @@ def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, 
     written."""
     if protocol not in WRITTEN:
         raise ConfigError(f"rows cannot be written in protocol {protocol!r}", hint=f"set protocol to one of {', '.join(WRITTEN)}")
+    module = import_module(f"spark_merge.codecs.encode.{WRITTEN[protocol].module_name}")
     if not WRITTEN[protocol].by_registry:
-        return encoder_module(protocol).encoder(architecture=architecture, options=options)
+        return cast(EncoderModule, module).encoder(architecture=architecture, options=options)
     assert schema_ids is not None, f"rows of {protocol} are not written without a registry"
-    module = cast(RegistryEncoderModule, encoder_module(protocol))
-    return module.encoder(architecture=architecture, options=options, schema_ids=schema_ids)
+    return cast(RegistryEncoderModule, module).encoder(architecture=architecture, options=options, schema_ids=schema_ids)

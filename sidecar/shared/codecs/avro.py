@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field, json
 
+from sidecar.shared.codecs import debezium
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.contract import Part
 from sidecar.shared.codecs.refusals import JSON_ERRORS, unreadable
@@ -22,6 +23,7 @@ from sidecar.shared.model.nouns import Change, CommitTs, Envelope, Message, Rank
 _NOT_FIRST = re.compile("[^A-Za-z_]")
 _NOT_IN = re.compile("[^A-Za-z0-9_]")
 DELETED = "d"
+_ROW = b'{"commitTs":'
 _MAGIC = b"\x00"
 _ID_BYTES = 4
 
@@ -70,6 +72,8 @@ class AvroReadBack:
 
     def envelopes(self, message: Message) -> list[Envelope]:
         value = message.value or b""
+        if not value.startswith(_ROW):
+            return debezium.codec("none").envelopes(message)
         try:
             row = _decode_row(value)
         except JSON_ERRORS as error:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from sidecar.shared.codecs import avro, canal_json, open_protocol, simple, simple_avro
+from sidecar.shared.codecs import avro, canal_json, debezium, open_protocol, simple, simple_avro
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.contract import Codec, CodecModule, ReadBackCodec, ReadBackModule
 from sidecar.shared.codecs.refusals import EXTENSION_HINT
@@ -113,6 +113,9 @@ PROTOCOLS = (
     ),
     TicdcProtocol(
         "debezium",
+        read_back=debezium,
+        rows_alone=True,
+        as_debezium=True,
         lacks="NULL comes as the column's default, a DECIMAL without its last digits, a BIGINT UNSIGNED negative, a zero date as 1970,"
         " and years under 100 as others",
     ),

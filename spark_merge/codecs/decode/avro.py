@@ -60,5 +60,9 @@ class AvroDecoder:
                 return from_texts(pa.array(cells, pa.string()), column, zone)
 
 
-def decoder(options: Mapping[str, str]) -> AvroDecoder:  # noqa: ARG001  (the schemas say all)
+def decoder(options: Mapping[str, str], *, redefined: bool) -> AvroDecoder:  # noqa: ARG001  (a row has the schema by which it was written)
     return AvroDecoder()
+
+
+def replaced_dates(options: Mapping[str, str], schema: TableSchema) -> Sequence[tuple[str, str | None]]:  # noqa: ARG001  (dates are texts)
+    return ()

@@ -5,6 +5,8 @@ files are in spark_merge/sinks/formats, each beside its inverse.
     typed        Block  →  a table of typed columns (Parquet);  untyped  the inverse, for who reads an output back
     messages     CHANGES  →  messages of a changefeed's protocol, as TiCDC writes them:
                  open_protocol (open_columns), canal_json (canal_types, canal_texts, canal_ddl)
+    debezium     the same as Debezium writes them: debezium_fields (a column's type), debezium_values, debezium_dates (texts to values),
+                 debezium_rows (changes to values), debezium_json, debezium_schema, debezium_ddl (their JSON)
     handle_key   a message with the columns of the handle key alone
     text_hashes  texts as numbers, to be sought by
     split        updates that are two rows in TiCDC's output;  join  its inverse: one change of a key at a commit_ts

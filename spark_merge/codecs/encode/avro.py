@@ -38,6 +38,7 @@ from sidecar.shared.codecs.avro import wire_head
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import TSO_LOGICAL_BITS, CommitTs, TableSchema
+from spark_merge.codecs.encode import debezium
 from spark_merge.codecs.encode.avro_columns import NULL_FIRST, Part, floats, longs, nested, record, text_bytes, texts
 from spark_merge.codecs.encode.avro_schema import UNSIGNED_HINT, AvroColumn, AvroShape, AvroTable, avro_table
 from spark_merge.codecs.encode.block import Block, halved, image_columns, of_changes
@@ -178,7 +179,7 @@ class AvroEncoder:
 _UNFIT_HINT = "check that the log is whole, then report this: the value does not fit the column's schema in the log"
 
 
-def encoder(*, architecture: Architecture, options: Mapping[str, str], schema_ids: SchemaIds, control: Encoder) -> AvroEncoder:
+def encoder(*, architecture: Architecture, options: Mapping[str, str], schema_ids: SchemaIds) -> AvroEncoder:
     """Raises ConfigError for an option, named, that cannot be written."""
     chosen = {name: options.get(name) or values[0] for name, values in _LIMITED.items()}
     for name, value in chosen.items():
@@ -192,7 +193,7 @@ def encoder(*, architecture: Architecture, options: Mapping[str, str], schema_id
         namespace=options.get("avro-namespace") or "default",
         wide_bits=architecture == "new",
     )
-    zone = zone_of(options.get("time-zone") or "UTC")
+    zone, control = zone_of(options.get("time-zone") or "UTC"), debezium.encoder(architecture=architecture, options=options)
     return AvroEncoder(schema_ids, control, shape, zone, chosen["delete-only-output-handle-key-columns"] == "true")
 
 

@@ -43,7 +43,7 @@ class Encoder(Protocol):
         *,
         keys_only: bool = False,
         topic: str = "",
-    ) -> list[RowMessage]:
+    ) -> Sequence[RowMessage]:
         """One message a row of `changes` (contract.CHANGES). `physical_ids` of a partitioned table's rows, where known. `keys_only`: of
         deleted rows no more is known than the handle key, and no other column is written. `topic`: where the messages go. Raises SinkError
         naming the table, the column and what is missing (a definition, a partition)."""

@@ -17,6 +17,7 @@ from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.model.nouns import Change, Column, Lane, Message, Rank, TableSchema
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.block import image_columns, of_changes
+from spark_merge.codecs.encode.debezium_dates import in_no_calendar
 from spark_merge.codecs.encode.local_time import UTC, local_texts, zone_of
 from spark_merge.codecs.encode.messages import Encoder
 from spark_merge.codecs.protocols import DecoderModule
@@ -95,13 +96,19 @@ def _as_logged(changes: Sequence[Change], era: Era) -> pa.Table:
 
 class MessageForm(NamedTuple):
     """`RowForm`. TIMESTAMPs are texts in a time zone: of the hour that its clocks have twice, the first one counts. `unsigned_zeros`:
-    floating-point columns whose -0.0 is 0.0, as JSON's number -0 has no sign."""
+    floating-point columns whose -0.0 is 0.0, as JSON's number -0 has no sign. `dates`: columns in which a date that no calendar has is
+    another value, with that one."""
 
     time_zone: str
     times: tuple[str, ...]
     unsigned_zeros: tuple[str, ...] = ()
+    dates: tuple[tuple[str, str | None], ...] = ()
 
     def __call__(self, rows: pa.Table) -> pa.Table:
+        for name, replacement in self.dates:
+            column = rows.column(name).combine_chunks()
+            made = pc.if_else(in_no_calendar(column), pa.scalar(replacement, pa.string()), column)
+            rows = rows.set_column(rows.schema.get_field_index(name), name, made)
         for name in self.unsigned_zeros:
             column = rows.column(name)
             zeros = pc.if_else(pc.equal(column, "-0.0"), "0.0", column)
@@ -113,8 +120,10 @@ class MessageForm(NamedTuple):
         return rows
 
 
-def form_of(columns: Sequence[Column], time_zone: str, *, unsigned_zeros: bool = False) -> RowForm | None:
-    """None where the texts hold every value."""
+def form_of(
+    columns: Sequence[Column], time_zone: str, *, unsigned_zeros: bool = False, dates: Sequence[tuple[str, str | None]] = ()
+) -> RowForm | None:
+    """`dates`: as of MessageForm. None where the texts hold every value."""
     times = tuple(column.name for column in columns if column.kind == "timestamp" and time_zone != UTC.key)
     zeros = tuple(column.name for column in columns if column.kind in ("float", "double") and unsigned_zeros)
-    return MessageForm(time_zone, times, zeros) if times or zeros else None
+    return MessageForm(time_zone, times, zeros, tuple(dates)) if times or zeros or dates else None

@@ -18,6 +18,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from sidecar.shared.codecs.claim_file import NotThisRow, file_bytes, file_name, whole_message
 from sidecar.shared.codecs.contract import Claim, KeyAlone, ReadBackCodec
+from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log import storage
 from sidecar.shared.model.nouns import Message, TableSchema
@@ -100,5 +101,7 @@ def _too_large(output: Output, schema: TableSchema, key: str, size: int) -> Sink
     return SinkError(
         f"{output}: the row of {schema.name} with key {key} makes a message of {size} bytes, "
         f"max-message-bytes is {output.max_message_bytes}",
-        hint=_RAISE if output.claims else f"{_RAISE}; or set large-message-handle-option=claim-check, which puts such rows into files",
+        hint=_RAISE
+        if output.claims or WRITTEN[output.protocol].as_debezium
+        else f"{_RAISE}; or set large-message-handle-option=claim-check, which puts such rows into files",
     )

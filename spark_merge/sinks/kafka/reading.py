@@ -29,7 +29,8 @@ from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
-from spark_merge.codecs.protocols import written_decoder
+from spark_merge.codecs.encode.local_time import UTC
+from spark_merge.codecs.protocols import replaced_dates, written_decoder
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
@@ -77,7 +78,9 @@ def read_back(
         whole = [whole_of(topic, number) for topic in sorted(topics) for number in range(partitions[topic])]
     records = sum(one.end - one.start for one in whole)
     pieces = [piece for one in whole for piece in _cut(one, max(1, round(parts * (one.end - one.start) / max(1, records))))]
-    form = form_of(schema.columns, output.router.hashing.zone, unsigned_zeros=WRITTEN[output.protocol].unsigned_zeros)
+    record, dates = WRITTEN[output.protocol], replaced_dates(output.protocol, output.shape, schema)
+    zone = UTC.key if record.as_debezium else router.hashing.zone
+    form = form_of(schema.columns, zone, unsigned_zeros=record.unsigned_zeros, dates=dates)
     return Reading(accepted, True, tuple(KafkaPart(output, results, accepted.seq, piece) for piece in pieces), form)
 
 
@@ -117,7 +120,10 @@ class KafkaPart:
 
     def __call__(self) -> Iterator[RowsRead]:
         codec, places = written_codec(self.output.protocol), _Places(self.eras)
-        decoder = written_decoder(self.output.protocol, self.output.shape)
+        decoders = [
+            written_decoder(self.output.protocol, self.output.shape, redefined=any(column.redefined for column in era.columns))
+            for era in self.eras
+        ]
         for batch in _batches(self.output, self.piece):
             by_era: dict[int, list[StoredChange]] = {}
             for record in batch:
@@ -127,7 +133,7 @@ class KafkaPart:
                             by_era.setdefault(number, []).append(StoredChange(envelope, record.kind == "dump"))
             for number, changes in by_era.items():
                 zone = self.output.router.hashing.zone
-                yield from message_rows(changes, self.eras[number], protocol=self.output.protocol, time_zone=zone, decoder=decoder)
+                yield from message_rows(changes, self.eras[number], protocol=self.output.protocol, time_zone=zone, decoder=decoders[number])
 
     def _envelopes(self, codec: ReadBackCodec, record: _Record) -> Sequence[Envelope]:
         message = _message(self.piece, record)

@@ -87,6 +87,22 @@ class AvroOptions:
         "With `avro`: the changefeed's namespace or keyspace, in which its schemas are.")  # fmt: skip
 
 
+_DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or string: double loses digits")
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumShape:
+    """Debezium's options, of messages as Debezium's connectors write them."""
+
+    no_schema: bool = option("debezium-disable-schema", flag(), False,
+        "With `debezium`: `true` for messages without a schema.")  # fmt: skip
+    decimals: str = option("decimal-handling-mode", _DECIMALS, "precise", "With `debezium`: what a DECIMAL is.")
+    unsigned: str = option("bigint-unsigned-handling-mode", one_of("precise", "string", "long"), "precise",
+        "With `debezium`: what a BIGINT UNSIGNED is.")  # fmt: skip
+    invalid_dates: str = option("invalid-dates", one_of("error", "null-or-epoch"), "error",
+        "With `debezium`: a date that no calendar has stops the sink, or is NULL or 1970.")  # fmt: skip
+
+
 _LARGE_ROWS = replace(
     one_of("none", "claim-check"), hint="write {name}=claim-check: with handle-key-only each reader would have to ask TiDB for the row"
 )
@@ -140,6 +156,9 @@ class KafkaOptions:
     transactions: bool = option("transactions", flag(), True,
         "`false`: [at least once](#without-transactions).")  # fmt: skip
     shape: Shape = block(Shape)
+    debezium: DebeziumShape = block(DebeziumShape)
+    tombstones: bool = option("tombstones-on-delete", flag(), True,
+        "With `debezium`: a record without a value behind each delete.")  # fmt: skip
     avro: AvroOptions = block(AvroOptions)
     registry: RegistryOptions = block(RegistryOptions)
 
@@ -187,12 +206,15 @@ def output_of(uri: SinkUri) -> Output:
         )
     registry = SchemaRegistry.of(options.registry) if record.by_registry else None
     shape = {**texts_of(options.shape), **texts_of(options.avro), "time-zone": options.time_zone, "enable-tidb-extension": extension}
+    if record.rows_alone:
+        shape |= {**texts_of(options.debezium), "topic-prefix": place.topic}
     return Output(
         cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
         shape=shape,
+        tombstones=record.as_debezium and options.tombstones,
         encoder=encoder(options.protocol, architecture=options.architecture, options=shape, schema_ids=registry),
         registry=registry,
         router=(DebeziumRouter if record.rows_alone else Router).of(
@@ -221,10 +243,10 @@ def _claims(options: KafkaOptions, log_id: str) -> ClaimFolder | None:
     large = options.large_rows
     if large.handled == "none":
         return None
-    if WRITTEN[options.protocol].by_registry:
+    if WRITTEN[options.protocol].rows_alone:
         raise ConfigError(
-            f"large-message-handle-option={large.handled}: {options.protocol} has no message for a row that is in a file",
-            hint="leave it out, and raise max-message-bytes and the topic's max.message.bytes above the largest row",
+            f"large-message-handle-option=claim-check: readers of {options.protocol} know no rows in files",
+            hint="leave it out, and raise max-message-bytes; TiCDC refuses it too",
         )
     if not large.folder:
         raise SinkError(

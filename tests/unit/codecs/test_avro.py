@@ -7,7 +7,7 @@ import pytest
 from sidecar.shared.codecs import avro
 from sidecar.shared.codecs.avro import avro_name, row_json, wire_head, wire_parts
 from sidecar.shared.errors import MessageUnreadable
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, Rank
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, Rank
 
 TS = CommitTs(470609322879221771)
 
@@ -45,7 +45,12 @@ def test_a_row_is_a_change(value: object, rank: Rank) -> None:
     assert _read(data) == [Change(TS, rank, "shop", "t", b"k", data, Lane("t/0"), 3)]
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b'{"commitTs":"x"}', b"\xff"])
+@pytest.mark.parametrize("value", [b'{"commitTs":"x"}', b'{"commitTs":1}', b'{"commitTs":'])
 def test_what_is_no_row_is_refused(value: bytes) -> None:
     with pytest.raises(MessageUnreadable, match="a row of avro"):
         _read(value)
+
+
+def test_a_ddl_is_debeziums() -> None:
+    value = b'{"source":{"commit_ts":7,"db":"shop","table":"t"},"ddl":"DROP TABLE t"}'
+    assert _read(value) == [Ddl(CommitTs(7), Rank.DDL, "shop", "t", "DROP TABLE t", Lane("t/0"), 3)]

@@ -6,7 +6,7 @@ import json
 import pickle
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,7 @@ from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema
 from spark_merge.codecs.encode import avro
 from spark_merge.codecs.encode.avro import AvroEncoder
-from spark_merge.codecs.encode.messages import Architecture, Encoder
+from spark_merge.codecs.encode.messages import Architecture
 from spark_merge.port.contract import CHANGES
 from tests.lanes import examples
 from tests.support import slow_avro, slow_canal
@@ -46,7 +46,7 @@ def made(slow: Slow = Slow(), ids: Ids | None = None) -> AvroEncoder:  # noqa: B
         "time-zone": slow.zone,
     }
     architecture: Architecture = "new" if slow.new else "classic"
-    return avro.encoder(architecture=architecture, options=options, schema_ids=ids or Ids(), control=cast(Encoder, None))
+    return avro.encoder(architecture=architecture, options=options, schema_ids=ids or Ids())
 
 
 def changes(*rows: tuple[list[str | None] | None, list[str | None] | None]) -> pa.Table:
@@ -168,8 +168,8 @@ def test_options() -> None:
     assert pickle.loads(pickle.dumps(made(Slow(zone="Asia/Shanghai")))).zone.key == "Asia/Shanghai"
     options: dict[str, Any] = {"avro-namespace": "keyspace1"}
     ids = Ids()
-    avro.encoder(architecture="new", options=options, schema_ids=ids, control=cast(Encoder, None)).rows(SHOP, changes(), None)
+    avro.encoder(architecture="new", options=options, schema_ids=ids).rows(SHOP, changes(), None)
     assert not ids.schemas
-    encoder = avro.encoder(architecture="new", options=options, schema_ids=ids, control=cast(Encoder, None))
+    encoder = avro.encoder(architecture="new", options=options, schema_ids=ids)
     encoder.rows(SHOP, changes((["7", None, None, None], None)), None)
     assert '"namespace":"keyspace1.shop_1"' in next(iter(ids.schemas))[1]
