@@ -37,6 +37,7 @@ from spark_merge.codecs.encode import go_json
 from spark_merge.codecs.encode.avro_columns import NULL_FIRST, NULL_LAST, Branches
 from spark_merge.codecs.encode.defaults import default_bits, default_text
 from spark_merge.codecs.encode.messages import definition_of
+from spark_merge.codecs.encode.typed import DECIMAL_DIGITS_MAX
 
 AvroForm: TypeAlias = Literal["long", "float", "double", "bits", "decimal", "bytes", "string"]
 """How a canonical text is written. int is written as long is."""
@@ -50,7 +51,6 @@ _TIDB_TYPES = {
     "bit": "BIT", "decimal": "DECIMAL", "enum": "ENUM", "set": "SET", "json": "JSON", "date": "DATE", "datetime": "DATETIME",
     "timestamp": "TIMESTAMP", "time": "TIME", "year": "YEAR", "vector": "TiDBVECTORFloat32",
 }  # fmt: skip
-_WORD = re.compile(r"[a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +135,12 @@ def _column(
     table: TableName, place: int, column: Column, made: ColumnDefinition | None, shape: AvroShape
 ) -> tuple[AvroColumn, dict[str, Any]]:
     """The column, and its field."""
-    word = None if made is None else _WORD.match(made.type_text)
-    if made is None or word is None:
+    if made is None:
         raise SinkError(
             f"table {table}, column {column.name}: it is not among those that the table was made of",
             hint="check that the log is whole, then report this: the definition in the log's schemas does not fit the columns",
         )
-    form, type_ = _type(column, word[0], shape)
+    form, type_ = _type(column, made.type_text, shape)
     default = _default(table, column, made, form)
     name, last = avro_name(column.name), default is not None
     if not column.nullable:
@@ -151,7 +150,9 @@ def _column(
     return AvroColumn(column, place, form, union), {"default": default, "name": name, "type": [type_, "null"] if last else ["null", type_]}
 
 
-def _type(column: Column, word: str, shape: AvroShape) -> tuple[AvroForm, dict[str, Any]]:
+def _type(column: Column, type_text: str, shape: AvroShape) -> tuple[AvroForm, dict[str, Any]]:
+    word, _, inside = type_text.partition("(")
+    word = word.partition(" ")[0]
     unsigned = " UNSIGNED" if column.kind == "uint" else ""
     parameters = {"tidb_type": _TIDB_TYPES.get(word, "BLOB" if column.kind == "binary" else "TEXT") + unsigned}
     form: AvroForm = "string"
@@ -171,11 +172,16 @@ def _type(column: Column, word: str, shape: AvroShape) -> tuple[AvroForm, dict[s
             labels = (label.replace(",", "\\,").replace("\\'", "'").replace("''", "'") for label in column.elements)
             parameters = {"allowed": ",".join(labels), **parameters}
         case "decimal" if not shape.decimal_as_text:
-            logical = {"logicalType": "decimal", "precision": column.length, "scale": column.scale}
+            logical = {"logicalType": "decimal", "precision": _precision(column, inside), "scale": column.scale}
             return "decimal", {"type": "bytes", "connect.parameters": parameters, **logical}
         case _:
             pass
     return form, {"type": type_, "connect.parameters": parameters}
+
+
+def _precision(column: Column, inside: str) -> int:
+    digits = re.match(r"\d+", inside)
+    return column.length if column.length > 0 else int(digits[0]) if digits else DECIMAL_DIGITS_MAX
 
 
 def _default(table: TableName, column: Column, made: ColumnDefinition, form: AvroForm) -> Any:

@@ -25,8 +25,8 @@ _NOT_OURS = "deliver to a new topic, and let nothing else write it"
 def row_in_json(
     registry: SchemaRegistry, message: Message, commit_ts: CommitTs | None, table_at: Callable[[CommitTs], TableName | None]
 ) -> Message | None:
-    """A row of avro. `commit_ts`: of its header; None: TiCDC has written it. `table_at`: whose rows the topic had; None, here too: not those
-    that are read. Raises SinkError."""
+    """A row of avro. `commit_ts`: of its header; None: TiCDC has written it. `table_at`: whose rows the topic had. None, of both: not those
+    of the table that is read. Raises SinkError."""
     if commit_ts is not None and table_at(commit_ts) is None:
         return None
     key, value = (None if part is None else _record(registry, message, part) for part in (message.key, message.value))

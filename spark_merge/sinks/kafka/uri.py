@@ -147,7 +147,8 @@ class KafkaOptions:
     large_rows: LargeRowOptions = block(LargeRowOptions)
     compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "Of Kafka's batches.")
     tidb_extension: str = option("enable-tidb-extension", text("`true` or `false`"), "",
-        "With `canal-json`, only `true`. With `avro`: a row has its operation and commit-ts.", shown="`true`, with `avro` `false`")  # fmt: skip
+        "With `canal-json`, only `true`. With `avro`: a row has its operation and commit-ts.",
+        shown="`true`, with `avro` `false`")  # fmt: skip
     architecture: Architecture = option("architecture", one_of("classic", "new"), "classic",
         "Whose messages and hashes.")  # fmt: skip
     release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's, whose hashes are used.", shown="the newest")

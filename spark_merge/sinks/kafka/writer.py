@@ -7,7 +7,8 @@ What `settle` and the slot wait for: write_modes.py.
 - Live rows in the output's own protocol are the bytes that TiCDC sent, but for some (rows.py); all others are encoded.
 - A row that is larger than a message is in a file, or ends the task before any row of its source transaction is written (large_rows.py).
 - A delete has a tombstone behind it, a record of its key without a value, if the output says so.
-- A header (HEADER) says where a record is from, another one (TS_HEADER) its commit_ts where its message may not. Consumers that do not know it ignore it.
+- A header (HEADER) says where a record is from, another one (TS_HEADER) its commit_ts where its message may not. Consumers that do not
+  know them ignore them.
 """
 
 from __future__ import annotations

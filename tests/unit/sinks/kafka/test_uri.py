@@ -89,7 +89,8 @@ def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("protocol=avro", "protocol='avro'"),
+        ("protocol=avro", "is no URL of a schema registry"),
+        ("protocol=maxwell", "protocol='maxwell'"),
         ("protocol=canal-json&enable-tidb-extension=false", "TiDB extension"),
         ("partition-num=many", "partition-num='many'"),
         ("compression=rar", "compression='rar'"),
