@@ -47,7 +47,7 @@ class ApicurioRegistry:
         settings = {
             "quarkus.http.port": self.port,
             "quarkus.http.host": "127.0.0.1",
-            "quarkus.datasource.jdbc.url": f"jdbc:h2:file:{self.folder}/schemas",
+            "quarkus.datasource.jdbc.url": f"jdbc:h2:file:{self.folder}/schemas;WRITE_DELAY=0",
         }
         command = ["java", *REGISTRY_JVM, *(f"-D{name}={value}" for name, value in settings.items()), "-jar", str(runner)]
         with self._log.open("ab") as log:
