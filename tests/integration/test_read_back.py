@@ -74,6 +74,11 @@ OUTPUTS: dict[str, Uri] = {
     "http": _http,
     "open-protocol": _kafka("protocol=open-protocol"),
     "open-protocol of the new architecture": _kafka(f"protocol=open-protocol&architecture=new&time-zone={quote('Europe/Paris')}"),
+    "debezium": _kafka("protocol=debezium&invalid-dates=null-or-epoch"),
+    "debezium without schemas": _kafka(
+        "protocol=debezium&invalid-dates=null-or-epoch&debezium-disable-schema=true&decimal-handling-mode=string"
+        "&bigint-unsigned-handling-mode=string&tombstones-on-delete=false&transactions=false"
+    ),
     "canal-json": _kafka("protocol=canal-json&delete-only-output-handle-key-columns=true&transactions=false"),
 }
 

@@ -119,4 +119,6 @@ def _value(schema: TableSchema, column: Column, random: Random) -> str | None:
     if column.name not in schema.key and random.random() < 0.2:
         return None
     text = _VALUES[column.kind](random)
+    if "smallint" in column.name and column.kind == "uint":
+        text = str(int(text) % (1 << 16))
     return f"{text}.{0 if text.startswith('0000') else 120000:06d}" if "timestamp(6)" in column.name else text
