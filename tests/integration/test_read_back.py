@@ -87,6 +87,10 @@ OUTPUTS: dict[str, Uri] = {
     "avro of another form": _avro(
         "avro-bigint-unsigned-handling-mode=string&avro-decimal-handling-mode=string&enable-tidb-extension=true&architecture=new"
         f"&avro-include-before-value=true&time-zone={quote('America/New_York')}"
+    "debezium": _kafka("protocol=debezium&invalid-dates=null-or-epoch"),
+    "debezium without schemas": _kafka(
+        "protocol=debezium&invalid-dates=null-or-epoch&debezium-disable-schema=true&decimal-handling-mode=string"
+        "&bigint-unsigned-handling-mode=string&tombstones-on-delete=false&transactions=false"
     ),
     "canal-json": _kafka("protocol=canal-json&delete-only-output-handle-key-columns=true&transactions=false"),
 }

@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sidecar.replay.judge.rows import Key, Row
 from sidecar.replay.tables import logged
-from sidecar.shared.codecs.registry import codec_for
+from sidecar.shared.codecs.registry import written_codec
 from sidecar.shared.model.nouns import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.protocols import written_decoder
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER
 from spark_merge.testing.places import Shown
 from tests.support.eventually import PATIENCE_S
@@ -103,7 +104,7 @@ Schemas = Mapping[TableName, TableSchema]
 
 def decoded(records: Sequence[Read], protocol: str, schemas: Schemas | Callable[[int], Schemas], *, server_tz: str = "UTC") -> Output:
     """`schemas`: those of all segments, or of each (which gives the same mapping for segments of the same ones)."""
-    codec = codec_for(protocol, tidb_extension=True, compression="")
+    codec = written_codec(protocol)
     output = Output({}, [], [], [])
     for record in records:
         for envelope in codec.envelopes(Message(Lane(f"{record.topic}/{record.partition}"), record.offset, record.key, record.value)):
@@ -137,7 +138,8 @@ def _shown(
     by_table: dict[TableName, list[tuple[tuple[int, ...], Shown]]],
 ) -> None:
     """An update that moves a key is one message, and two rows: the delete comes first at its commit_ts, as everywhere."""
-    table = decode(logged([change for _, change in changes], codec), codec=codec, schemas=schemas, server_tz=server_tz)
+    logged_rows, module = logged([change for _, change in changes], codec), written_decoder(codec, {}, redefined=False)
+    table = decode(logged_rows, codec=codec, schemas=schemas, server_tz=server_tz, module=module)
     rows = sorted(table.to_pylist(), key=lambda row: (row["ordinal"], row["rank"]))
     for row in rows:
         record, change = changes[row["ordinal"]]
