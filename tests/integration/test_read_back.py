@@ -49,10 +49,10 @@ def _kafka(query: str) -> Uri:
     return uri
 
 
-def _avro(query: str) -> Uri:
+def _avro(query: str, protocol: str = "avro") -> Uri:
     def uri(request: pytest.FixtureRequest, folder: Path) -> str:
         registry: ApicurioRegistry = request.getfixturevalue("schema_registry")
-        return f"{_kafka(query)(request, folder)}&protocol=avro&schema-registry={quote(registry.url, safe='')}"
+        return f"{_kafka(query)(request, folder)}&protocol={protocol}&schema-registry={quote(registry.url, safe='')}"
 
     return uri
 
@@ -84,9 +84,14 @@ OUTPUTS: dict[str, Uri] = {
     "open-protocol": _kafka("protocol=open-protocol"),
     "open-protocol of the new architecture": _kafka(f"protocol=open-protocol&architecture=new&time-zone={quote('Europe/Paris')}"),
     "avro": _avro("avro-bigint-unsigned-handling-mode=string"),
+    "debezium-avro": _avro("invalid-dates=null-or-epoch", "debezium-avro"),
+    "debezium-avro of another form": _avro(
+        "invalid-dates=null-or-epoch&decimal-handling-mode=string&bigint-unsigned-handling-mode=string&transactions=false", "debezium-avro"
+    ),
     "avro of another form": _avro(
         "avro-bigint-unsigned-handling-mode=string&avro-decimal-handling-mode=string&enable-tidb-extension=true&architecture=new"
         f"&avro-include-before-value=true&time-zone={quote('America/New_York')}"
+    ),
     "debezium": _kafka("protocol=debezium&invalid-dates=null-or-epoch"),
     "debezium without schemas": _kafka(
         "protocol=debezium&invalid-dates=null-or-epoch&debezium-disable-schema=true&decimal-handling-mode=string"

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from sidecar.shared.codecs import avro, canal_json, debezium, open_protocol, simple, simple_avro
+from sidecar.shared.codecs import avro, canal_json, debezium, debezium_avro, open_protocol, simple, simple_avro
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.contract import Codec, CodecModule, ReadBackCodec, ReadBackModule
 from sidecar.shared.codecs.refusals import EXTENSION_HINT
@@ -119,7 +119,14 @@ PROTOCOLS = (
         lacks="NULL comes as the column's default, a DECIMAL without its last digits, a BIGINT UNSIGNED negative, a zero date as 1970,"
         " and years under 100 as others",
     ),
-    TicdcProtocol("debezium-avro", lacks="NULL comes as the column's default, a zero date as 1970, and years under 100 as others"),
+    TicdcProtocol(
+        "debezium-avro",
+        read_back=debezium_avro,
+        rows_alone=True,
+        as_debezium=True,
+        by_registry=True,
+        lacks="NULL comes as the column's default, a zero date as 1970, and years under 100 as others",
+    ),
     TicdcProtocol("csv", in_files=True),
     TicdcProtocol(
         "canal",

@@ -91,7 +91,7 @@ def avro_table(schema: TableSchema, shape: AvroShape) -> AvroTable:
     """Raises SinkError where the log does not tell what the table was made of, and for two columns of one name in Avro."""
     definitions = {one.name: one for one in definition_of(schema).columns}
     made = [_column(schema.name, place, one, definitions.get(one.name), shape) for place, one in enumerate(schema.columns)]
-    _check_names(schema, [*schema.column_names(), *(_ADDED if shape.extension or shape.before else ())])
+    check_names(schema, [*schema.column_names(), *(_ADDED if shape.extension or shape.before else ())])
     fields = [field for _, field in made]
     record = _record(schema.name, fields, shape)
     in_key = [(one, field) for one, field in made if one.column.name in schema.key]
@@ -120,7 +120,8 @@ def _added(name: TableName, fields: Sequence[Any], shape: AvroShape) -> list[dic
     return added
 
 
-def _check_names(schema: TableSchema, names: Sequence[str]) -> None:
+def check_names(schema: TableSchema, names: Sequence[str]) -> None:
+    """Raises SinkError for two that are one in Avro."""
     taken: dict[str, str] = {}
     for name in names:
         if (other := taken.get(avro_name(name))) is not None:

@@ -39,7 +39,7 @@ from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing
 from spark_merge.sinks.kafka.ending import HEADER, TS_HEADER
 from spark_merge.sinks.kafka.large_rows import whole_messages
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.registry_messages import row_in_json
+from spark_merge.sinks.kafka.registry_messages import avro_in_json, debezium_in_json
 from spark_merge.sinks.kafka.topics import TopicReader, consumer_of
 
 MESSAGES_AT_ONCE = 10_000
@@ -139,14 +139,17 @@ class KafkaPart:
         message = _message(self.piece, record)
         if self.output.registry is None:
             return _envelopes(self.output, codec, message)
-        row = row_in_json(self.output.registry, message, record.commit_ts, self._table_at)
+        if WRITTEN[self.output.protocol].bare_deletes:
+            row = avro_in_json(self.output.registry, message, record.commit_ts, self._era_at)
+        else:
+            row = debezium_in_json(self.output.registry, message, self._era_at)
         return () if row is None else _envelopes(self.output, codec, row)
 
-    def _table_at(self, commit_ts: CommitTs) -> TableName | None:
-        """Whose rows the topic had, where it has those of one table at a time; None: not the table's that is read."""
+    def _era_at(self, commit_ts: CommitTs) -> Era | None:
+        """Of the topic's rows, where it has those of one table at a time; None: they are not of the table that is read."""
         topic = self.output.router.topic
         eras_of_topic = (era for era in self.eras if topic(era.name) == self.piece.topic)
-        return next((era.name for era in eras_of_topic if era.after_ts < commit_ts <= era.upto_ts), None)
+        return next((era for era in eras_of_topic if era.after_ts < commit_ts <= era.upto_ts), None)
 
 
 class _Places:
