@@ -31,6 +31,7 @@ TABLES: dict[str, tuple[Declarations, ...]] = {
     "files": (files.FileOptions,),
     "storage": storage.OPTIONS,
     "kafka": kafka.OPTIONS,
+    "debezium": (kafka.DebeziumParameters,),
     "mysql": mysql.OPTIONS,
     "clickhouse": clickhouse.OPTIONS,
     "opensearch": opensearch.OPTIONS,

@@ -72,20 +72,23 @@ class Shape:
         "A deleted row has only the columns of the handle key.")  # fmt: skip
 
 
-_DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or string: double loses digits")
+_DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or {name}=string: double loses digits")
 
 
 @dataclass(frozen=True, slots=True)
-class DebeziumShape:
-    """Debezium's options, of messages as Debezium's connectors write them."""
+class DebeziumParameters:
+    """Of messages as Debezium's connectors write them, by Debezium's names; `debezium-disable-schema` is TiCDC's."""
 
     no_schema: bool = option("debezium-disable-schema", flag(), False,
-        "With `debezium`: `true` for messages without a schema.")  # fmt: skip
-    decimals: str = option("decimal-handling-mode", _DECIMALS, "precise", "With `debezium`: what a DECIMAL is.")
+        "`true`: messages have no schema.")  # fmt: skip
+    decimals: str = option("decimal-handling-mode", _DECIMALS, "precise",
+        "A DECIMAL: bytes of a Connect `Decimal`, or text.")  # fmt: skip
     unsigned: str = option("bigint-unsigned-handling-mode", one_of("precise", "string", "long"), "precise",
-        "With `debezium`: what a BIGINT UNSIGNED is.")  # fmt: skip
+        "A BIGINT UNSIGNED: the same, or an `int64`. With `long` a value above 2^63-1 stops the sink.")  # fmt: skip
     invalid_dates: str = option("invalid-dates", one_of("error", "null-or-epoch"), "error",
-        "With `debezium`: a date that no calendar has stops the sink, or is NULL or 1970.")  # fmt: skip
+        "A [date that no calendar has](#dates-that-no-calendar-has).")  # fmt: skip
+    tombstones: bool = option("tombstones-on-delete", flag(), True,
+        "A record without a value behind each delete.")  # fmt: skip
 
 
 _LARGE_ROWS = replace(
@@ -140,9 +143,6 @@ class KafkaOptions:
     transactions: bool = option("transactions", flag(), True,
         "`false`: [at least once](#without-transactions).")  # fmt: skip
     shape: Shape = block(Shape)
-    debezium: DebeziumShape = block(DebeziumShape)
-    tombstones: bool = option("tombstones-on-delete", flag(), True,
-        "With `debezium`: a record without a value behind each delete.")  # fmt: skip
 
 
 def _open(uri: SinkUri) -> Sink:
@@ -184,17 +184,17 @@ def output_of(uri: SinkUri) -> Output:
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
-    record = WRITTEN[options.protocol]
+    record, debezium = WRITTEN[options.protocol], read(DebeziumParameters, values)
     shape = {**texts_of(options.shape), "time-zone": options.time_zone, "enable-tidb-extension": "true"}
     if record.as_debezium:
-        shape |= {**texts_of(options.debezium), "topic-prefix": place.topic}
+        shape |= {**texts_of(debezium), "topic-prefix": place.topic}
     return Output(
         cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
         shape=shape,
-        tombstones=record.as_debezium and options.tombstones,
+        tombstones=record.as_debezium and debezium.tombstones,
         encoder=encoder(options.protocol, architecture=options.architecture, options=shape),
         router=(DebeziumRouter if record.as_debezium else Router).of(
             file.dispatchers,
@@ -269,4 +269,4 @@ def _more_of_the_client(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 OPTIONS = (UriOptions, KafkaOptions, CLIENT)
-KAFKA = SinkKind(_open, names_of(*OPTIONS), _holds_rows, leaves=_leaves)
+KAFKA = SinkKind(_open, names_of(*OPTIONS, DebeziumParameters), _holds_rows, leaves=_leaves)

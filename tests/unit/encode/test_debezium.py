@@ -1,4 +1,4 @@
-"""Messages as Debezium's MySQL connector writes them: bytes by hand, options, and what an operator is told of a value that has no form."""
+"""Messages as Debezium's MySQL connector writes them: bytes by hand, options, and the error of a value that has no form."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def test_of_a_delete_whose_key_alone_is_known_other_columns_are_null_or_zero() -
     ((_, value),) = payloads(made(), strict, (image, None), keys_only=True)
     zeros = {kind: value["before"][column.name] for kind, column in zip((one.sql for one in KINDS), EVERY.columns[1:], strict=True)}
     assert None not in zeros.values()
-    expected = {
+    by_hand = {
         "bigint(20)": 0, "bigint(20) unsigned": "AA==", "decimal(10,2)": "AA==", "float": 0, "char(9)": "", "longblob": "", "json": "{}",
         "date": 0, "datetime(4)": 0, "timestamp": "1970-01-01T00:00:00Z", "time(6)": 0, "bit(1)": False, "bit(9)": "AAA=", "year(4)": 0,
         "vector(3)": [],
     }  # fmt: skip
-    assert {sql: zeros[sql] for sql in expected} == expected
+    assert {sql: zeros[sql] for sql in by_hand} == by_hand
 
 
 def test_a_whole_delete_has_its_key_alone_if_the_option_says_so() -> None:

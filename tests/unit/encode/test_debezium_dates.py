@@ -63,18 +63,18 @@ def text_of(one: datetime, scale: int) -> str:
 )
 def test_times_go_below_zero_and_beyond_a_day(given_times: list[tuple[bool, int, int, int, int] | None], scale: int) -> None:
     texts: list[str | None] = []
-    expected: list[int | None] = []
+    by_hand: list[int | None] = []
     for one in given_times:
         if one is None:
             texts.append(None)
-            expected.append(None)
+            by_hand.append(None)
             continue
         negative, hours, minutes, seconds, micros = one
         micros = micros // 10 ** (6 - scale) * 10 ** (6 - scale)
         texts.append(f"{'-' if negative else ''}{hours:02d}:{minutes:02d}:{seconds:02d}" + (f".{micros:06d}"[: scale + 1] if scale else ""))
         total = (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + micros
-        expected.append(-total if negative else total)
-    assert times(pa.array(texts, pa.string()), scale=scale).to_pylist() == expected
+        by_hand.append(-total if negative else total)
+    assert times(pa.array(texts, pa.string()), scale=scale).to_pylist() == by_hand
 
 
 @pytest.mark.parametrize("text", ["", "2024", "2024-1-01", "2024/01/01", "20a4-01-01", "2024-01-01 ", "éé24-01-0"])

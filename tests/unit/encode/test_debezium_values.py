@@ -47,8 +47,8 @@ def test_a_decimal_is_javas_unscaled_bytes(data: st.DataObject, digits: int) -> 
     )
     numbers = data.draw(st.lists(st.none() | st.integers(-limit, limit) | edges.filter(lambda one: abs(one) <= limit), max_size=8))
     texts = [None if one is None else text_of(one, scale) for one in numbers]
-    expected = [None if one is None else one.to_bytes((one + (one < 0)).bit_length() // 8 + 1, "big", signed=True) for one in numbers]
-    assert typed(decimal(digits, scale), pa.array(texts, pa.string())).values.to_pylist() == expected
+    by_hand = [None if one is None else one.to_bytes((one + (one < 0)).bit_length() // 8 + 1, "big", signed=True) for one in numbers]
+    assert typed(decimal(digits, scale), pa.array(texts, pa.string())).values.to_pylist() == by_hand
 
 
 def text_of(unscaled: int, scale: int) -> str:
