@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.shared.codecs.compression import Compression
-from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec
-from sidecar.shared.codecs.registry import CARRIERS, PROTOCOLS, WRITTEN, codec_for
+from sidecar.shared.codecs.contract import IDENTITY_BYTES, Codec, ReadBackCodec
+from sidecar.shared.codecs.registry import CARRIERS, PROTOCOLS, WRITTEN, codec_for, written_codec
 from sidecar.shared.errors import ConfigError, FeedUnsuitable
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Resolved
 from spark_merge.codecs.decode import canal_json, open_protocol, simple
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.messages import Architecture, Encoder, RowMessage
-from spark_merge.codecs.protocols import DecoderModule, decoder_module, encoder, encoder_module
+from spark_merge.codecs.protocols import DecoderModule, decoder_module, encoder, encoder_module, written_decoder
 from tests.lanes import examples
 from tests.unit.decode.log import logged
 from tests.unit.encode.open_tables import ALL, Image, changes, pairs, table
@@ -40,7 +40,8 @@ PACKERS: dict[Compression, Callable[[bytes], bytes]] = {
 }
 
 every_protocol = pytest.mark.parametrize("protocol", CARRIERS)
-every_written_one = pytest.mark.parametrize("protocol", WRITTEN)
+every_feed_that_is_written = pytest.mark.parametrize("protocol", [one for one in WRITTEN if one in CARRIERS])
+every_form = pytest.mark.parametrize("protocol", {**CARRIERS, **WRITTEN})
 every_architecture = pytest.mark.parametrize("architecture", get_args(Architecture))
 
 
@@ -52,16 +53,24 @@ def encoder_of(protocol: str, architecture: Architecture) -> Encoder:
     """Of one that is only read, the tests' own."""
     if protocol not in WRITTEN:
         return SimpleEncoder()
-    options = {"enable-tidb-extension": "true"} if CARRIERS[protocol].needs_extension else {}
+    options = {"enable-tidb-extension": "true"} if WRITTEN[protocol].needs_extension else {}
     return encoder(protocol, architecture=architecture, options=options)
 
 
-def envelopes(codec: Codec, messages: Iterable[RowMessage]) -> list[Envelope]:
+def codec_of_form(protocol: str) -> Codec | ReadBackCodec:
+    return codec_of(protocol) if protocol in CARRIERS else written_codec(protocol)
+
+
+def decoder_of_form(protocol: str) -> DecoderModule | None:
+    return None if protocol in CARRIERS else written_decoder(protocol, {}, redefined=False)
+
+
+def envelopes(codec: Codec | ReadBackCodec, messages: Iterable[RowMessage]) -> list[Envelope]:
     numbered = enumerate(messages)
     return [envelope for place, message in numbered for envelope in codec.envelopes(Message(LANE, place, message[0], message[1]))]
 
 
-def rows_of(codec: Codec, messages: Iterable[RowMessage]) -> list[Change]:
+def rows_of(codec: Codec | ReadBackCodec, messages: Iterable[RowMessage]) -> list[Change]:
     results = envelopes(codec, messages)
     rows = [one for one in results if isinstance(one, Change)]
     assert rows == results
@@ -177,23 +186,24 @@ ODD_NAMES = st.lists(
 """TiDB takes any name but one that ends in a space."""
 
 
-@every_protocol
+@every_form
 @every_architecture
 @given(names=ODD_NAMES)
 def test_columns_of_any_name_decode_to_themselves(protocol: str, architecture: Architecture, names: list[str]) -> None:
     odd = table([(names[0], "int(11)"), (names[1], "varchar(20)"), (names[2], "enum('a','b')")], key=(names[0],))
     rows = changes(odd, (None, ["1", "x", "a"]), (["1", "x", "a"], ["1", None, "b"]), (["1", None, "b"], None))
-    read = rows_of(codec_of(protocol), encoder_of(protocol, architecture).rows(odd, rows, None))
-    decoded = decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: odd})
+    read = rows_of(codec_of_form(protocol), encoder_of(protocol, architecture).rows(odd, rows, None))
+    module = decoder_of_form(protocol)
+    decoded = decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: odd}, module=module)
     assert without_negative_zero(decoded) == without_negative_zero(rows)
     fewer = replace(odd, columns=odd.columns[:2])
     with pytest.raises(FeedUnsuitable, match="and not in the schema"):
-        decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: fewer})
-    of_fewer = decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: fewer}, whole=False)
+        decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: fewer}, module=module)
+    of_fewer = decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: fewer}, whole=False, module=module)
     assert [row["after"] for row in of_fewer.to_pylist()] == [["1", "x"], ["1", None], None]
 
 
-@every_written_one
+@every_feed_that_is_written
 @every_architecture
 def test_what_the_log_keeps_of_a_message_is_the_message_again(protocol: str, architecture: Architecture) -> None:
     messages = encoder_of(protocol, architecture).rows(SMALL, changes(SMALL, (None, ["1", "a"]), (["1", "a"], None)), None)
@@ -215,11 +225,11 @@ def test_two_arrivals_of_a_change_are_one_and_other_changes_are_others(protocol:
     assert {len(one) for one in results if isinstance(one, bytes)} == {IDENTITY_BYTES}
 
 
-@every_protocol
+@every_form
 @every_architecture
 def test_the_codec_reads_encoded_ddls_and_resolved_marks(protocol: str, architecture: Architecture) -> None:
     made = encoder_of(protocol, architecture)
     query = "ALTER TABLE `shop`.`t` ADD COLUMN `é<` INT"
     ddl = made.ddl(DdlRecord(CommitTs(7), "shop", "t", query), SMALL, SMALL)
-    results = envelopes(codec_of(protocol), [ddl, made.resolved(CommitTs(8))])
+    results = envelopes(codec_of_form(protocol), [ddl, made.resolved(CommitTs(8))])
     assert results == [Ddl(CommitTs(7), Rank.DDL, "shop", "t", query, LANE, 0), Resolved(LANE, CommitTs(8), 1)]

@@ -31,6 +31,8 @@ TABLES: dict[str, tuple[Declarations, ...]] = {
     "files": (files.FileOptions,),
     "storage": storage.OPTIONS,
     "kafka": kafka.OPTIONS,
+    "debezium": (kafka.DebeziumParameters,),
+    "avro": (kafka.AvroParameters,),
     "mysql": mysql.OPTIONS,
     "clickhouse": clickhouse.OPTIONS,
     "opensearch": opensearch.OPTIONS,

@@ -21,7 +21,7 @@ from spark_merge.codecs.decode.debezium_texts import texts_of_cells
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
 from spark_merge.codecs.encode.debezium_fields import ConnectType, DebeziumOptions, fits
 from spark_merge.codecs.encode.debezium_values import zero_text
-from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
+from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
 from spark_merge.codecs.protocols import DecoderModule
 
 _TABLES_MAX = 4096
@@ -73,7 +73,7 @@ class DebeziumDecoder:
                 self._check(number, framed, schema)
                 rows.append(parser.decode(framed.payload if framed.schema else value))
             except _JSON_ERRORS as error:
-                raise _refusal(number, error) from error
+                raise _refusal(number, value, schema, error, whole=whole) from error
         images: list[Any] = []
         before: list[int] = []
         after: list[int] = []
@@ -140,7 +140,19 @@ def _in_images(row: Any, made: Any) -> Any:
     return row | {part: made(row.get(part)) for part in ("before", "after")} if isinstance(row, dict) else row
 
 
-def _refusal(number: int, error: Exception) -> Exception:
-    if isinstance(error, msgspec.ValidationError):
-        return schema_differs(number, f"the row has not the columns of the schema: {error}")
-    return unreadable(number, f"the value is not JSON: {error}")
+def _refusal(number: int, value: bytes, schema: TableSchema, error: Exception, *, whole: bool) -> RowUnusable:
+    """Why a row is none: a column that the schema has not, or that the row has not; else what the parser says."""
+    try:
+        row = msgspec.json.decode(value)
+    except _JSON_ERRORS as not_json:
+        return unreadable(number, f"the value is not JSON: {not_json}")
+    row = row.get("payload", row) if isinstance(row, dict) else {}
+    for part in ("before", "after"):
+        image = row.get(part)
+        if isinstance(image, dict):
+            known = schema.column_names()
+            for name in [name for name in image if whole and name not in known]:
+                return schema_differs(number, f"column {name} is in the row ({part}) and not in the schema")
+            for name in [name for name in known if name not in image]:
+                return schema_differs(number, f"column {name} is in the schema and not in the row ({part})")
+    return unreadable(number, f"the value is not a row of Debezium's form: {error}")

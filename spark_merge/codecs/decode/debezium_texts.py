@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.shared.columns.values import UnfitValue, byte_array, from_bytes, from_floats, from_ints, from_texts, unbase64
+from sidecar.shared.columns.values import UnfitValue, byte_array, from_bytes, from_floats, from_ints, from_texts, int_array, unbase64
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.model.nouns import Column
 from spark_merge.codecs.encode.debezium_fields import MILLIS_DIGITS, DebeziumOptions
@@ -30,7 +30,7 @@ def texts_of_cells(cells: Sequence[Any], column: Column, options: DebeziumOption
         case "int":
             return from_ints(_array(cells, pa.int64(), int), column)
         case "uint":
-            return from_ints(pa.array(_each(cells, _unsigned(options)), pa.uint64()), column)
+            return from_ints(int_array(_each(cells, _unsigned(options)), column), column)
         case "float" | "double":
             return from_floats(_array(cells, pa.float64(), (float, int)), column)
         case "decimal":
@@ -40,18 +40,18 @@ def texts_of_cells(cells: Sequence[Any], column: Column, options: DebeziumOption
         case "binary":
             return from_bytes(byte_array(_array(cells, pa.string(), str).to_pylist(), unbase64, "is not base64"), column)
         case "bit":
-            return from_ints(pa.array(_each(cells, _bits), pa.uint64()), column)
+            return from_ints(int_array(_each(cells, _bits), column), column)
         case "year":
-            return from_ints(_array(cells, pa.int64(), int).cast(pa.uint64()), column)
+            return from_ints(_array(cells, pa.uint64(), int), column)
         case "date":
-            return _array(cells, pa.int64(), int).cast(pa.int32()).cast(pa.date32()).cast(pa.string())
+            return _array(cells, pa.int32(), int).cast(pa.date32()).cast(pa.string())
         case "datetime":
             return _moments(_array(cells, pa.int64(), int), column)
         case "timestamp":
             spaced = pc.replace_substring(pc.utf8_rtrim(_array(cells, pa.string(), str), "Z"), "T", " ", max_replacements=1)
             return from_texts(spaced, column, _UTC)
         case "time":
-            return pa.array(_each(cells, lambda cell: _time(int(cell), column.scale)), pa.string())
+            return pa.array(_each(_array(cells, pa.int64(), int).to_pylist(), lambda cell: _time(cell, column.scale)), pa.string())
         case "vector":
             return pa.array(_each(cells, _vector), pa.string())
         case _:
@@ -113,5 +113,5 @@ def _time(micros: int, scale: int) -> str:
 
 def _vector(cell: Sequence[float]) -> str:
     """As TiDB writes it: without exponents."""
-    numbers = (np.format_float_positional(np.float32(one), unique=True, trim="-") for one in cell)
+    numbers = (np.format_float_positional(np.float32(float(one)), unique=True, trim="-") for one in cell)
     return f"[{','.join(numbers)}]"

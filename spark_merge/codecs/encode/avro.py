@@ -94,7 +94,7 @@ class AvroEncoder:
         return messages
 
     def location_message(self, whole: RowMessage, schema: TableSchema, location: str) -> RowMessage:  # noqa: ARG002  (no such message)
-        raise AssertionError("avro has no message for a row that is in a file: uri.py refuses it")
+        raise AssertionError("avro has no message for a row that is in a file: spark_merge/sinks/kafka/uri.py refuses it")
 
     def resolved(self, ts: CommitTs) -> RowMessage:
         return self.control.resolved(ts)

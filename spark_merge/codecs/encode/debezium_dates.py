@@ -18,9 +18,10 @@ from sidecar.shared.columns.values import UnfitValue
 Refused: TypeAlias = "npt.NDArray[np.bool_] | None"
 _Digits: TypeAlias = "npt.NDArray[np.int64]"
 
-_DATE_CHARS, _CLOCK_CHARS = 10, 19
+_NINE = 9
 _EPOCH_DATE = "1970-01-01"
 _EPOCH = f"{_EPOCH_DATE} 00:00:00"
+_NO_TIME = "000:00:00"
 _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _MICROS = 1_000_000
 _FRACTION_DIGITS = 6
@@ -28,14 +29,14 @@ _FRACTION_DIGITS = 6
 
 def dates(texts: pa.Array) -> tuple[pa.Array, Refused]:
     """Days since 1970, int64. Raises UnfitValue."""
-    chars = _chars(texts, _EPOCH_DATE, _DATE_CHARS, "is not a date")
+    chars = _chars(texts, _EPOCH_DATE, "is not a date")
     days, wrong = _days(chars)
     return _numbers(days, texts, wrong)
 
 
 def moments(texts: pa.Array, *, scale: int, unit: int) -> tuple[pa.Array, Refused]:
     """Since 1970 in units of so many microseconds, int64. Raises UnfitValue."""
-    chars = _chars(texts, _EPOCH + _fraction(scale), _width(_CLOCK_CHARS, scale), "is not a moment")
+    chars = _chars(texts, _EPOCH + _fraction(scale), "is not a moment")
     days, wrong = _days(chars)
     seconds = _number(chars[:, 11:13]) * 3600 + _number(chars[:, 14:16]) * 60 + _number(chars[:, 17:19])
     micros = (days * 86400 + seconds) * _MICROS
@@ -46,7 +47,7 @@ def moments(texts: pa.Array, *, scale: int, unit: int) -> tuple[pa.Array, Refuse
 
 def zoned(texts: pa.Array, *, scale: int) -> tuple[pa.Array, Refused]:
     """ISO 8601 in UTC, with as many digits of a second as the text. Raises UnfitValue."""
-    chars = _chars(texts, _EPOCH + _fraction(scale), _width(_CLOCK_CHARS, scale), "is not a moment")
+    chars = _chars(texts, _EPOCH + _fraction(scale), "is not a moment")
     _, wrong = _days(chars)
     written = np.full((len(texts), chars.shape[1] + 1), ord("Z"), np.uint8)
     written[:, :-1] = chars
@@ -58,49 +59,56 @@ def zoned(texts: pa.Array, *, scale: int) -> tuple[pa.Array, Refused]:
 
 def times(texts: pa.Array, *, scale: int) -> pa.Array:
     """Microseconds, int64; negative ones too, and of more than a day: [-]HH[H]:MM:SS[.f]. Raises UnfitValue."""
-    there: Any = pc.fill_null(texts, "00:00:00" + _fraction(scale))
-    negative = pc.starts_with(there, "-").to_numpy(zero_copy_only=False)
-    padded: Any = pc.utf8_lpad(pc.if_else(pc.starts_with(there, "-"), pc.utf8_slice_codeunits(there, 1), there), _width(9, scale), "0")
-    chars = _chars(padded, "", _width(9, scale), "is not a time")
+    form = _NO_TIME + _fraction(scale)
+    negative: Any = pc.fill_null(pc.starts_with(texts, "-"), False)
+    unsigned = pc.if_else(negative, pc.utf8_slice_codeunits(texts, 1), texts)
+    chars = _chars(pc.utf8_lpad(unsigned, len(form), "0"), form, "is not a time")
     micros = (_number(chars[:, :3]) * 3600 + _number(chars[:, 4:6]) * 60 + _number(chars[:, 7:9])) * _MICROS
     if scale:
         micros += _number(chars[:, 10:]) * 10 ** (_FRACTION_DIGITS - scale)
-    return _numbers(np.where(negative, -micros, micros), texts, np.zeros(len(texts), np.bool_))[0]
+    return _numbers(np.where(negative.to_numpy(zero_copy_only=False), -micros, micros), texts, np.zeros(len(texts), np.bool_))[0]
 
 
 def in_no_calendar(texts: pa.Array) -> pa.Array:
     """Of texts that begin with a date, true where it is none of a calendar; false where null."""
-    days = pc.utf8_slice_codeunits(texts, 0, _DATE_CHARS)
-    return pa.array(_days(_chars(days, _EPOCH_DATE, _DATE_CHARS, "is not a date"))[1])
+    days = pc.utf8_slice_codeunits(texts, 0, len(_EPOCH_DATE))
+    return pa.array(_days(_chars(days, _EPOCH_DATE, "is not a date"))[1])
 
 
 def _fraction(scale: int) -> str:
     return f".{'0' * scale}" if scale else ""
 
 
-def _width(whole: int, scale: int) -> int:
-    return whole + scale + (scale > 0)
-
-
-def _chars(texts: pa.Array, absent: str, width: int, reason: str) -> npt.NDArray[np.uint8]:
-    """Of each text its `width` bytes; of a null those of `absent`."""
-    there: Any = pc.fill_null(texts, absent) if texts.null_count else texts
-    lengths = pc.binary_length(there).to_numpy(zero_copy_only=False)
-    if (wrong := np.flatnonzero(lengths != width)).size:
-        index = int(wrong[0])
-        raise UnfitValue(index, there[index].as_py(), reason)
+def _chars(texts: pa.Array, form: str, reason: str) -> npt.NDArray[np.uint8]:
+    """Of each text its bytes, as many as `form` has; of a null those of `form`. Digits are where it has digits, and all else is as in it.
+    Raises UnfitValue."""
+    there: Any = pc.fill_null(texts, form) if texts.null_count else texts
+    width = len(form)
+    _refuse(there, pc.binary_length(there).to_numpy(zero_copy_only=False) != width, reason)
     if not len(there):
         return np.zeros((0, width), np.uint8)
     _, offsets, data = there.buffers()
     start = int(np.frombuffer(offsets, np.int32)[there.offset])
-    return np.frombuffer(data, np.uint8, count=len(there) * width, offset=start).reshape(-1, width)
+    chars = np.frombuffer(data, np.uint8, count=len(there) * width, offset=start).reshape(-1, width)
+    of_form = np.frombuffer(form.encode(), np.uint8)
+    is_digit = _digits(of_form) <= _NINE
+    _refuse(there, ((_digits(chars) <= _NINE) != is_digit).any(axis=1) | (chars[:, ~is_digit] != of_form[~is_digit]).any(axis=1), reason)
+    return chars
+
+
+def _refuse(texts: pa.Array, wrong: npt.NDArray[np.bool_], reason: str) -> None:
+    if wrong.any():
+        index = int(np.flatnonzero(wrong)[0])
+        raise UnfitValue(index, texts[index].as_py(), reason)
+
+
+def _digits(chars: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """What is no digit is above _NINE: it does not go below 0."""
+    return chars - np.uint8(ord("0"))
 
 
 def _number(chars: npt.NDArray[np.uint8]) -> _Digits:
-    """Raises ValueError."""
-    digits = chars - np.uint8(ord("0"))  # what comes before 0 is large
-    if (digits > 9).any():
-        raise ValueError("a date or a time has what is no digit")
+    digits = _digits(chars)
     number = np.zeros(len(chars), np.int64)
     for place in range(chars.shape[1]):
         number = number * 10 + digits[:, place]

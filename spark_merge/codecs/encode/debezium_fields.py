@@ -156,7 +156,7 @@ def fits(column: Column, written: ConnectType, options: DebeziumOptions) -> bool
         case "float":
             return not written.name and written.type in ("float", "double")
         case "bit":
-            return written.type == "boolean" or written.name == _type_of(column, None, options).name
+            return written.type == "boolean" or written.name == f"{_DATA}Bits"
         case _:
             return _same(_type_of(column, None, options), written)
 

@@ -1,5 +1,5 @@
 """Rows whose schemas are in a registry, read back: to the JSON that their protocol's codec reads (sidecar/shared/codecs/avro.py,
-debezium_avro.py). A row's schema is the one by whose id it was written, whatever the table is now.
+sidecar/shared/codecs/debezium_avro.py). A row's schema is the one by whose id it was written, whatever the table is now.
 
     avro            the record, with the commit_ts of its header and the table whose rows its topic had; decimals are texts
     debezium-avro   the payload, whose columns have their own names again; decimals are bytes

@@ -6,7 +6,7 @@
 
 - What fails in a way that passes (no answer, 408, 429, 5xx) is tried again within OUTAGE_MAX_S, at each of the registry's addresses in
   turn. All else a person must repair. Either is an error of the sink, whose loop tries again.
-- An id is asked for once in a process: a registry gives a text one id for good.
+- An id is requested once in a process: a registry gives a text one id for good.
 - Redirects are not followed, proxies of the environment not used. The password never travels with a task (kit/passwords.py), and is in no
   text.
 """
@@ -60,7 +60,7 @@ class RegistryOptions:
     """TiCDC's option, and Confluent's names for the rest."""
 
     url: str = option("schema-registry", text("`http://…` or `https://…`, or several with commas, percent-encoded"), "",
-        "With `avro`: the registry, by Confluent's interface.")  # fmt: skip
+        "The registry, by Confluent's interface. Required.")  # fmt: skip
     user_info: str = option("basic-auth-user-info", text("`user:password`"), "",
         "The account at the registry, if not in its URL. A cluster's tasks need `TICDC_DUMP_SCHEMA_REGISTRY_PASSWORD` in their"
         " environment instead.")  # fmt: skip
@@ -146,7 +146,7 @@ class _Passing(Exception):
 @lru_cache(SCHEMAS_MAX)
 def _id_of(_: int, registry: SchemaRegistry, subject: str, schema: str) -> int:
     path = f"/subjects/{quote(subject, safe='')}{'/versions' if registry.registers else ''}"
-    status, answer = _asked(registry, "POST", path, {"schema": schema}, f"subject {subject}")
+    status, answer = _call(registry, "POST", path, {"schema": schema}, f"subject {subject}")
     if status == 409:
         raise SinkError(
             f"schema registry {registry}: subject {subject} does not take the table's schema: {_reason(answer)}",
@@ -164,7 +164,7 @@ def _id_of(_: int, registry: SchemaRegistry, subject: str, schema: str) -> int:
 @lru_cache(SCHEMAS_MAX)
 def _schema(_: int, registry: SchemaRegistry, schema_id: int) -> str:
     what = f"schema {schema_id}"
-    status, answer = _asked(registry, "GET", f"/schemas/ids/{schema_id}", None, what)
+    status, answer = _call(registry, "GET", f"/schemas/ids/{schema_id}", None, what)
     if status == 404:
         raise SinkError(
             f"schema registry {registry}: it has no schema {schema_id}, by which a record was written",
@@ -182,7 +182,7 @@ def _decoded(registry: SchemaRegistry, status: int, answer: bytes, kind: Any, wh
     raise SinkError(f"schema registry {registry}: {what}: {status}: {_reason(answer)}", hint=_hint(status))
 
 
-def _asked(registry: SchemaRegistry, method: str, path: str, body: Mapping[str, Any] | None, what: str) -> tuple[int, bytes]:
+def _call(registry: SchemaRegistry, method: str, path: str, body: Mapping[str, Any] | None, what: str) -> tuple[int, bytes]:
     """Status and answer, of a request that passed. Raises SinkError."""
     headers, data = registry.headers(), None if body is None else json.encode(body)
     attempts = stamina.retry_context(

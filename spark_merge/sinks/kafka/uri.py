@@ -74,33 +74,44 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class AvroOptions:
-    """TiCDC's, of the content of avro (spark_merge/codecs/encode/avro.py), and the namespace of its schemas."""
+class AvroContent:
+    """Of messages of avro (spark_merge/codecs/encode/avro.py). The namespace is ours, all others are TiCDC's."""
 
     decimals: str = option("avro-decimal-handling-mode", one_of("precise", "string"), "precise",
-        "With `avro`: a DECIMAL is `bytes` with the logical type `decimal`, or a `string`.")  # fmt: skip
+        "A DECIMAL: `bytes` with the logical type `decimal`, or a `string`.")  # fmt: skip
     unsigned: str = option("avro-bigint-unsigned-handling-mode", one_of("long", "string"), "long",
-        "With `avro`: a BIGINT UNSIGNED is a `long`, which stops at 2^63, or a `string`.")  # fmt: skip
+        "A BIGINT UNSIGNED: a `long`, or a `string`. With `long` a value from 2^63 on stops the sink.")  # fmt: skip
     before: bool = option("avro-include-before-value", flag(), False,
-        "With `avro`: an update has its row before, and a delete its row.")  # fmt: skip
+        "An update has its row before, a delete its row.")  # fmt: skip
     namespace: str = option("avro-namespace", text("a name"), "default",
-        "With `avro`: the changefeed's namespace or keyspace, in which its schemas are.")  # fmt: skip
-
-
-_DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or string: double loses digits")
+        "The namespace of the schemas: that of the changefeed, or its keyspace.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class DebeziumShape:
-    """Debezium's options, of messages as Debezium's connectors write them."""
+class AvroParameters:
+    """Of avro, and of the registry, which debezium-avro has too."""
+
+    registry: RegistryOptions = block(RegistryOptions)
+    content: AvroContent = block(AvroContent)
+
+
+_DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or {name}=string: double loses digits")
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumParameters:
+    """Of messages as Debezium's connectors write them, by Debezium's names; `debezium-disable-schema` is TiCDC's."""
 
     no_schema: bool = option("debezium-disable-schema", flag(), False,
-        "With `debezium`: `true` for messages without a schema.")  # fmt: skip
-    decimals: str = option("decimal-handling-mode", _DECIMALS, "precise", "With `debezium`: what a DECIMAL is.")
+        "`true`: messages have no schema.")  # fmt: skip
+    decimals: str = option("decimal-handling-mode", _DECIMALS, "precise",
+        "A DECIMAL: bytes of a Connect `Decimal`, or text.")  # fmt: skip
     unsigned: str = option("bigint-unsigned-handling-mode", one_of("precise", "string", "long"), "precise",
-        "With `debezium`: what a BIGINT UNSIGNED is.")  # fmt: skip
+        "A BIGINT UNSIGNED: the same, or an `int64`. With `long` a value above 2^63-1 stops the sink.")  # fmt: skip
     invalid_dates: str = option("invalid-dates", one_of("error", "null-or-epoch"), "error",
-        "With `debezium`: a date that no calendar has stops the sink, or is NULL or 1970.")  # fmt: skip
+        "A [date that no calendar has](#dates-that-no-calendar-has).")  # fmt: skip
+    tombstones: bool = option("tombstones-on-delete", flag(), True,
+        "A record without a value behind each delete.")  # fmt: skip
 
 
 _LARGE_ROWS = replace(
@@ -157,11 +168,6 @@ class KafkaOptions:
     transactions: bool = option("transactions", flag(), True,
         "`false`: [at least once](#without-transactions).")  # fmt: skip
     shape: Shape = block(Shape)
-    debezium: DebeziumShape = block(DebeziumShape)
-    tombstones: bool = option("tombstones-on-delete", flag(), True,
-        "With `debezium`: a record without a value behind each delete.")  # fmt: skip
-    avro: AvroOptions = block(AvroOptions)
-    registry: RegistryOptions = block(RegistryOptions)
 
 
 def _open(uri: SinkUri) -> Sink:
@@ -205,17 +211,18 @@ def output_of(uri: SinkUri) -> Output:
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
-    registry = SchemaRegistry.of(options.registry) if record.by_registry else None
-    shape = {**texts_of(options.shape), **texts_of(options.avro), "time-zone": options.time_zone, "enable-tidb-extension": extension}
+    debezium, avro = read(DebeziumParameters, values), read(AvroParameters, values)
+    registry = SchemaRegistry.of(avro.registry) if record.by_registry else None
+    shape = {**texts_of(options.shape), **texts_of(avro.content), "time-zone": options.time_zone, "enable-tidb-extension": extension}
     if record.rows_alone:
-        shape |= {**texts_of(options.debezium), "topic-prefix": place.topic}
+        shape |= {**texts_of(debezium), "topic-prefix": place.topic}
     return Output(
         cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
         shape=shape,
-        tombstones=record.as_debezium and options.tombstones,
+        tombstones=record.as_debezium and debezium.tombstones,
         encoder=encoder(options.protocol, architecture=options.architecture, options=shape, schema_ids=registry),
         registry=registry,
         router=(DebeziumRouter if record.rows_alone else Router).of(
@@ -291,4 +298,4 @@ def _more_of_the_client(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 OPTIONS = (UriOptions, KafkaOptions, CLIENT)
-KAFKA = SinkKind(_open, names_of(*OPTIONS), _holds_rows, leaves=_leaves)
+KAFKA = SinkKind(_open, names_of(*OPTIONS, DebeziumParameters, AvroParameters), _holds_rows, leaves=_leaves)

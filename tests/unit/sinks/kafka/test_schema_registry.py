@@ -47,7 +47,7 @@ def test_a_schema_is_registered_once_in_a_process(server: Scripted) -> None:
 def test_a_schema_is_read_by_its_id(server: Scripted) -> None:
     server.answers.append(Answer(200, msgspec.json.encode({"schema": SCHEMA, "references": []}).decode()))
     assert registry(server).schema(7) == SCHEMA
-    server.answers.append(Answer(404, '{"error_code": 40403, "message": "Schema not found"}'))
+    server.answers.append(Answer(404, '{"error_code": 40403, "message": "no such schema"}'))
     with pytest.raises(SinkError, match="it has no schema 8"):
         registry(server).schema(8)
 
@@ -84,7 +84,7 @@ def test_what_passes_is_tried_again_and_an_error_is_not_kept(server: Scripted) -
     assert one.id_of("u-value", SCHEMA) == 4
 
 
-def test_the_next_address_is_asked_where_one_does_not_answer(server: Scripted) -> None:
+def test_the_next_address_is_tried_where_one_does_not_answer(server: Scripted) -> None:
     server.answers.append(Answer(200, '{"id": 5}'))
     one = registry(server, schema_registry=f"http://127.0.0.1:1,http://127.0.0.1:{server.port}")
     assert one.id_of("t-value", SCHEMA) == 5
@@ -92,7 +92,7 @@ def test_the_next_address_is_asked_where_one_does_not_answer(server: Scripted) -
 
 def test_without_registration_a_schema_is_looked_up(server: Scripted) -> None:
     one = registry(server, auto_register_schemas="false")
-    server.answers.extend([Answer(200, '{"id": 6}'), Answer(404, '{"error_code": 40403, "message": "Schema not found"}')])
+    server.answers.extend([Answer(200, '{"id": 6}'), Answer(404, '{"error_code": 40403, "message": "no such schema"}')])
     assert one.id_of("t-value", SCHEMA) == 6
     with pytest.raises(SinkError, match="subject u-value does not have the table's schema, and auto-register-schemas is false") as error:
         one.id_of("u-value", SCHEMA)
