@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from typing import Any
 
+import fastavro
 import pytest
+from fastavro.read import SchemaResolutionError
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import TableSchema
@@ -65,3 +68,43 @@ def test_the_digits_of_a_decimal_are_those_of_its_type_where_the_column_does_not
 def test_a_table_without_a_definition_stops() -> None:
     with pytest.raises(SinkError, match="does not tell what"):
         avro_table(replace(with_default("int(11)", None), definition=None), AvroShape())
+
+
+def schema_of(type_text: str | None, default: str | None = None, *, nullable: bool = True) -> Any:
+    """Of a table with a column of that type, or without it."""
+    if type_text is None:
+        return json.loads(avro_table(slow_canal.table({"id": "int(11)"}, ("id",)), AvroShape()).value_schema)
+    schema = with_default(type_text, default)
+    columns = (schema.columns[0], replace(schema.columns[1], nullable=nullable))
+    return json.loads(avro_table(replace(schema, columns=columns), AvroShape()).value_schema)
+
+
+ROWS = {"id": 1, "c": 7}
+INT, NOT_NULL = schema_of("int(11)"), schema_of("int(11)", nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "backward", "forward"),
+    [
+        (schema_of(None), INT, True, True),
+        (schema_of(None), NOT_NULL, False, True),
+        (schema_of(None), schema_of("int(11)", "'7'", nullable=False), True, True),
+        (INT, schema_of("bigint(20)"), True, False),
+        (NOT_NULL, schema_of("varchar(9)", nullable=False), False, False),
+    ],
+)
+def test_which_ddls_are_compatible_as_the_page_says(before: Any, after: Any, backward: bool, forward: bool) -> None:
+    """deploy/AVRO.md, "Schema changes"; what drops a column is what adds one, the other way round."""
+
+    def reads(writer: Any, reader: Any) -> bool:
+        row = {one["name"]: ("7" if "string" in json.dumps(one["type"]) else ROWS[one["name"]]) for one in writer["fields"]}
+        file = io.BytesIO()
+        fastavro.schemaless_writer(file, fastavro.parse_schema(writer), row)
+        file.seek(0)
+        try:
+            fastavro.schemaless_reader(file, fastavro.parse_schema(writer), fastavro.parse_schema(reader))
+        except SchemaResolutionError:
+            return False
+        return True
+
+    assert (reads(before, after), reads(after, before)) == (backward, forward)
