@@ -19,6 +19,7 @@ from tests.mutations.certificates import CERTIFICATES
 from tests.mutations.chosen import chosen
 from tests.mutations.console import CONSOLE
 from tests.mutations.ddls import DDLS
+from tests.mutations.debezium import DEBEZIUM
 from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS, STORAGE
@@ -57,6 +58,7 @@ MUTATIONS = [
     *LAKE_SINKS,
     *DDLS,
     *VERIFYING,
+    *DEBEZIUM,
     *CERTIFICATES,
     *TERMINAL,
     *VISIBLE,

@@ -42,7 +42,7 @@ from spark_merge.codecs.encode import debezium
 from spark_merge.codecs.encode.avro_columns import NULL_FIRST, Part, floats, longs, nested, record, text_bytes, texts
 from spark_merge.codecs.encode.avro_schema import UNSIGNED_HINT, AvroColumn, AvroShape, AvroTable, avro_table
 from spark_merge.codecs.encode.block import Block, halved, image_columns, of_changes
-from spark_merge.codecs.encode.decimal_bytes import decimal_bytes
+from spark_merge.codecs.encode.decimal_bytes import binary_of, decimal_bytes
 from spark_merge.codecs.encode.local_time import local_texts, zone_of
 from spark_merge.codecs.encode.messages import Architecture, Encoder, RowMessage, SchemaIds
 from spark_merge.codecs.encode.typed import unhexed
@@ -213,11 +213,7 @@ def _bits(numbers: pa.Array, width_min: int) -> pa.Array:
     data = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(">u8").view(np.uint8).reshape(-1, 8)
     needed = 8 - np.cumprod(data == 0, axis=1).sum(axis=1)
     sizes = np.maximum(needed, width_min)
-    offsets = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    kept = data[np.arange(8) >= 8 - sizes[:, None]]
-    made = pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(kept.tobytes())])
-    return pc.if_else(numbers.is_valid(), made, pa.scalar(None, pa.binary()))
+    return binary_of(data[np.arange(8) >= 8 - sizes[:, None]], sizes, numbers)
 
 
 def _unfit(table: AvroTable, one: AvroColumn, text: pa.Array, error: Exception) -> SinkError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.shared.codecs import avro
+from sidecar.shared.codecs import avro, debezium, debezium_avro
 from sidecar.shared.codecs.avro import avro_name, row_json, wire_head, wire_parts
 from sidecar.shared.errors import MessageUnreadable
 from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Lane, Message, Rank
@@ -54,3 +54,7 @@ def test_what_is_no_row_is_refused(value: bytes) -> None:
 def test_a_ddl_is_debeziums() -> None:
     value = b'{"source":{"commit_ts":7,"db":"shop","table":"t"},"ddl":"DROP TABLE t"}'
     assert _read(value) == [Ddl(CommitTs(7), Rank.DDL, "shop", "t", "DROP TABLE t", Lane("t/0"), 3)]
+
+
+def test_debezium_avro_is_read_as_debezium() -> None:
+    assert debezium_avro.codec("none") == debezium.codec("none")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sidecar.shared.errors import FeedError, SinkError
+from sidecar.shared.model.nouns import Column
 from spark_merge.codecs.encode.block import of_changes
 from spark_merge.codecs.protocols import encoder
 from spark_merge.ddl.eras import eras
@@ -100,3 +101,18 @@ def test_what_was_not_written_so_is_rejected(name: str, spoil: Callable[[bytes],
     data = write(batches([change(1, 1, after=["1", *image[1:]], table=TABLE.name)]))
     with pytest.raises((SinkError, FeedError)):
         list(read(io.BytesIO(spoil(data))))
+
+
+def test_a_date_that_no_calendar_has_is_compared_as_what_stands_for_it() -> None:
+    columns = [Column("d", "date"), Column("m", "datetime", nullable=False, scale=1), Column("v", "text")]
+    rows = pa.table(
+        {"d": ["2024-02-30", "2024-02-29", None], "m": ["0000-00-00 00:00:00.0", "2024-01-01 00:00:00.5", None], "v": ["0000-00-00"] * 3}
+    )
+    form = form_of(columns, "UTC", dates=[("d", None), ("m", "1970-01-01 00:00:00.0")])
+    assert form is not None
+    assert form(rows).to_pydict() == {
+        "d": [None, "2024-02-29", None],
+        "m": ["1970-01-01 00:00:00.0", "2024-01-01 00:00:00.5", None],
+        "v": ["0000-00-00"] * 3,
+    }
+    assert form_of(columns, "UTC") is None

@@ -97,13 +97,13 @@ def test_what_was_written_as_avro_is_what_is_read(seed: int) -> None:
         "avro-include-before-value": str(before).lower(),
         "enable-tidb-extension": random.choice(["true", "false"]),
     }
-    expected = []
+    truth = []
     for row in rows:
         gone = row["op"] == "delete"
         image = row["before"] if gone else row["after"]
         known = [text if not gone or before or one.name in schema.key else None for text, one in zip(image, schema.columns, strict=True)]
-        expected.append((*known, row["commit_ts"], gone))
-    assert read("avro", schema, pa.Table.from_pylist(rows, schema=CHANGES), options) == expected
+        truth.append((*known, row["commit_ts"], gone))
+    assert read("avro", schema, pa.Table.from_pylist(rows, schema=CHANGES), options) == truth
 
 
 @pytest.mark.parametrize("mode", ["precise", "string"])

@@ -108,3 +108,18 @@ def test_a_row_that_was_read_is_encoded_amid_rows_that_are_as_they_were_sent(sen
         assert messages == (
             [one for one, at in zip(whole, places, strict=True) if at == number] if is_read else [(b"", b"sent %d" % number)]
         )
+
+
+def test_as_debezium_has_it_an_update_of_a_unique_value_is_one_and_a_split_one_is_one_again() -> None:
+    own = encoder("debezium", architecture="new", options={})
+    rows = changes(
+        (7, "update", ["1", "a", "y"], ["1", "b", "y"]), (8, "delete", ["1", "b", "y"], None), (8, "insert", None, ["1", "c", "y"])
+    )
+    result = encoded(rows, SCHEMA, own, "debezium")
+    assert facts(result.changes) == [
+        (7, "update", ["1", "a", "y"], ["1", "b", "y"]),
+        (8, "update", ["1", "b", "y"], ["1", "c", "y"]),
+    ]
+    assert len(result.messages) == 2
+    logged = of_log(rows, SCHEMA, own, "debezium", codec="canal-json")
+    assert list(logged.messages) == list(result.messages)

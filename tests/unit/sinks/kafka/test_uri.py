@@ -13,8 +13,11 @@ from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.model.nouns import TableName
 from spark_merge.codecs.encode.avro import AvroEncoder
 from spark_merge.codecs.encode.avro_schema import AvroShape
+from spark_merge.codecs.encode.debezium import DebeziumEncoder
+from spark_merge.codecs.encode.debezium_fields import DebeziumOptions
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
+from spark_merge.sinks.kafka.debezium_topics import DebeziumRouter
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.schema_registry import SchemaRegistry
 from spark_merge.sinks.kafka.sink import KafkaSink
@@ -104,6 +107,33 @@ def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
 def test_what_cannot_be_is_refused_by_name(query: str, message: str) -> None:
     with pytest.raises(SinkError, match=message):
         output(f"kafka://b:9092/orders?{query}")
+
+
+def test_debezium_has_its_topics_by_key_tombstones_and_modes() -> None:
+    result = output("kafka://b:9092/p?protocol=debezium&decimal-handling-mode=string&invalid-dates=null-or-epoch&time-zone=Asia/Tokyo")
+    assert isinstance(result.router, DebeziumRouter)
+    assert result.router.topic(TableName("shop", "orders")) == "p.shop.orders"
+    assert (result.position_topic, result.tombstones) == ("_ticdc_dump_p", True)
+    assert isinstance(result.encoder, DebeziumEncoder)
+    assert result.encoder.options == DebeziumOptions("p", decimals="string", invalid_dates="null-or-epoch")
+    assert DebeziumOptions.of(result.shape) == result.encoder.options, "what reads rows back has the same"
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert not output("kafka://b:9092/p?protocol=debezium&tombstones-on-delete=false").tombstones
+    assert not output("kafka://b:9092/p?protocol=canal-json&tombstones-on-delete=true").tombstones
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("decimal-handling-mode=double", "(?s)decimal-handling-mode='double' is none of precise, string.*double loses digits"),
+        ("bigint-unsigned-handling-mode=double", "bigint-unsigned-handling-mode='double'"),
+        ("invalid-dates=perhaps", "invalid-dates='perhaps'"),
+        ("large-message-handle-option=claim-check&claim-check-storage-uri=/tmp/x", "readers of debezium know no rows in files"),
+    ],
+)
+def test_what_debezium_cannot_be_is_refused_by_name(query: str, message: str) -> None:
+    with pytest.raises((SinkError, ConfigError), match=message):
+        output(f"kafka://b:9092/p?protocol=debezium&{query}")
 
 
 def test_it_is_written_in_transactions_unless_the_uri_says_otherwise() -> None:

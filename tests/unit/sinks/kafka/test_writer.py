@@ -27,7 +27,7 @@ from sidecar.shared.ticdc.dispatch import TopicPartitionRule
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.masks.rows import masked_pieces
 from spark_merge.masks.tables import masked_table
-from spark_merge.port.contract import RAW_CHANGES, ChunkPiece, Survivors
+from spark_merge.port.contract import CHANGES, RAW_CHANGES, ChunkPiece, Survivors
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.ending import TopicEnding
 from spark_merge.sinks.kafka.uri import output_of
@@ -117,3 +117,30 @@ def test_a_message_of_ticdcs_is_passed_on_only_where_it_has_the_tables_name_and_
     ((_, record),) = writer._rows(Seq(3), schema, pa.Table.from_pylist([row | sent], RAW_CHANGES))
     assert (record[3] == sent["message_value"]) is as_sent
     assert as_sent or b'"database":"shop","table":"t"' in (record[3] or b"")
+
+
+@pytest.mark.parametrize("tombstones", ["true", "false"])
+def test_a_delete_has_a_tombstone_of_its_key_behind_it(tombstones: str) -> None:
+    text = "kafka://b:9092/p?protocol=debezium"
+    parameters = {"protocol": "debezium", "tombstones-on-delete": tombstones, "debezium-disable-schema": "true"}
+    output = output_of(SinkUri(text, urlsplit(text), parameters, "log-1"))
+    ending = TopicEnding(0, "canal-json", CommitTs(9), ("__debezium-heartbeat.p",))
+    writer = KafkaWriter(output, None, Seq(1), (), {}, {Seq(1): ending}, {"p.shop.t": 1})  # type: ignore[arg-type]  # nothing is written
+    rows = [change(1, 5, after=["1"], table=TABLE.name), change(1, 6, before=["1"], table=TABLE.name, ordinal=1)]
+    records = [record for _, record in writer._rows(Seq(1), TABLE, pa.Table.from_pylist(rows, CHANGES))]
+    assert [(topic, key, value is None, headers) for topic, _, key, value, headers in records] == [
+        ("p.shop.t", b'{"id":1}', False, [("ticdc-dump", b"log 1 0 insert")]),
+        ("p.shop.t", b'{"id":1}', False, [("ticdc-dump", b"log 1 1 delete")]),
+        *([("p.shop.t", b'{"id":1}', True, [("ticdc-dump", b"tombstone 1 1")])] if tombstones == "true" else []),
+    ]
+
+
+def test_ddls_and_marks_of_debezium_go_where_no_rows_are() -> None:
+    text = "kafka://b:9092/p?protocol=debezium"
+    output = output_of(SinkUri(text, urlsplit(text), {"protocol": "debezium"}, "log-1"))
+    ddl = DdlRecord(CommitTs(8), "shop", "t", "DROP TABLE t")
+    ending = TopicEnding(0, "canal-json", CommitTs(9), tuple(output.router.mark_topics([TABLE.name])), ((ddl, TABLE, None),))
+    counts = {"p": 1, "__debezium-heartbeat.p": 1, "p.shop.t": 3}
+    writer = KafkaWriter(output, None, Seq(1), (), {}, {Seq(1): ending}, counts)  # type: ignore[arg-type]  # nothing is written
+    assert [record[:2] for record in writer._ddls(Seq(1), ending)] == [("p", 0)]
+    assert [record[:2] for record in writer._marks(Seq(1), ending)] == [("__debezium-heartbeat.p", 0)]
