@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import fastavro
@@ -149,7 +149,7 @@ def _headers(broker: KafkaBroker, topic: str) -> list[Mapping[str, bytes]]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": new_topic(), "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     try:
-        return [dict(message.headers() or ()) for message in consumer.consume(7, timeout=PATIENCE_S)]
+        return [dict(cast("list[tuple[str, bytes]]", message.headers() or [])) for message in consumer.consume(7, timeout=PATIENCE_S)]
     finally:
         consumer.close()
 

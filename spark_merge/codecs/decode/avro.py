@@ -21,13 +21,14 @@ from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.images import NO_IMAGE, Cells, schema_differs
 
 _OP = "_tidb_op"
+_ADDED = frozenset({_OP, "_tidb_commit_ts", "_tidb_commit_physical_time"})
 
 
 @dataclass(frozen=True, slots=True)
 class AvroDecoder:
     """`DecoderModule`."""
 
-    def cells(self, values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -> Cells:  # noqa: ARG002  (of our own writing)
+    def cells(self, values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -> Cells:
         names = [avro_name(name) for name in schema.column_names()]
         images: list[list[Any]] = []
         before: list[int] = []
@@ -39,6 +40,8 @@ class AvroDecoder:
             known = row["key"] if record is None else record
             if record is not None and (missing := next((name for name in names if name not in record), None)) is not None:
                 raise schema_differs(number, f"column {missing} is in the schema and not in the row")
+            if whole and record is not None and (more := record.keys() - _ADDED - set(names)):
+                raise schema_differs(number, f"column {min(more)} is in the row and not in the schema")
             before.append(len(images) if gone else NO_IMAGE)
             after.append(NO_IMAGE if gone else len(images))
             images.append([known.get(name) for name in names])

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 from zoneinfo import ZoneInfo
@@ -204,8 +204,8 @@ def _table(schema: TableSchema, shape: AvroShape) -> AvroTable:
 
 def _taken(block: Block, places: npt.NDArray[np.int64]) -> Block:
     chosen = pa.array(places)
-    columns = (one.take(chosen) for one in (block.ordinal, block.commit_ts, block.op, block.before, block.after))
-    return Block(block.schema, block.seq, *columns, block.dump_pass)
+    names = ("ordinal", "commit_ts", "op", "before", "after")
+    return replace(block, **{name: getattr(block, name).take(chosen) for name in names})
 
 
 def _bits(numbers: pa.Array, width_min: int) -> pa.Array:

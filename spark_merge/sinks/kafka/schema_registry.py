@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import stamina
@@ -132,6 +132,9 @@ class _SchemaText(Struct):
     schema: str
 
 
+_Answer = TypeVar("_Answer", _SchemaId, _SchemaText)
+
+
 class _Refusal(Struct):
     """Of a registry."""
 
@@ -173,7 +176,7 @@ def _schema(_: int, registry: SchemaRegistry, schema_id: int) -> str:
     return _decoded(registry, status, answer, _SchemaText, what).schema
 
 
-def _decoded(registry: SchemaRegistry, status: int, answer: bytes, kind: Any, what: str) -> Any:
+def _decoded(registry: SchemaRegistry, status: int, answer: bytes, kind: type[_Answer], what: str) -> _Answer:
     if 200 <= status < 300:
         try:
             return json.decode(answer, type=kind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ import pytest
 
 from sidecar.shared.codecs.registry import written_codec
 from sidecar.shared.errors import SinkError
-from sidecar.shared.model.nouns import Change, CommitTs, Lane, Message, TableName, TableSchema
+from sidecar.shared.model.nouns import Change, Lane, Message, TableName, TableSchema
 from spark_merge.codecs.decode import avro, debezium_avro
 from spark_merge.codecs.encode.messages import RowMessage
 from spark_merge.codecs.protocols import encoder, written_decoder
@@ -23,43 +22,22 @@ from spark_merge.sinks.kafka.registry_messages import avro_in_json, debezium_in_
 from spark_merge.sinks.kafka.schema_registry import SchemaRegistry
 from tests.lanes import examples
 from tests.support import slow_avro, slow_canal
+from tests.support.memory_registry import MemoryRegistry, in_json
 from tests.unit.encode.test_avro import TS, changes
 
 TABLE = slow_canal.table({"id": "int(11)", "a-b": "decimal(20,4)"}, ("id",))
 
 
-@dataclass(eq=False)
-class MemoryRegistry:
-    """In memory."""
-
-    texts: list[str] = field(default_factory=list)
-
-    def id_of(self, subject: str, schema: str) -> int:
-        if schema not in self.texts:
-            self.texts.append(schema)
-        return self.texts.index(schema)
-
-    def schema(self, schema_id: int) -> str:
-        return self.texts[schema_id]
-
-
 def written(
     protocol: str, schema: TableSchema, rows: pa.Table, options: Mapping[str, str], *, keys_only: bool = False
-) -> tuple[SchemaRegistry, Sequence[RowMessage]]:
+) -> tuple[MemoryRegistry, Sequence[RowMessage]]:
     registry = MemoryRegistry()
     made = encoder(protocol, architecture="classic", options={"topic-prefix": "p"} | dict(options), schema_ids=registry)
-    return cast(SchemaRegistry, registry), made.rows(schema, rows, None, keys_only=keys_only, topic="t")
+    return registry, made.rows(schema, rows, None, keys_only=keys_only, topic="t")
 
 
 def era_of(schema: TableSchema) -> Era:
     return eras(schema, [])[0]
-
-
-def in_json(protocol: str, registry: SchemaRegistry, message: RowMessage, commit_ts: int | None, schema: TableSchema) -> Message | None:
-    given, era = Message(Lane("t/0"), 5, *message), era_of(schema)
-    if protocol == "avro":
-        return avro_in_json(registry, given, None if commit_ts is None else CommitTs(commit_ts), lambda _: era)
-    return debezium_in_json(registry, given, lambda _: era)
 
 
 def read(protocol: str, schema: TableSchema, rows: pa.Table, options: Mapping[str, str]) -> list[tuple[Any, ...]]:
@@ -73,7 +51,7 @@ def read(protocol: str, schema: TableSchema, rows: pa.Table, options: Mapping[st
         stored.append(StoredChange(change))
     decoder = written_decoder(protocol, options, redefined=False)
     pieces = list(message_rows(stored, era_of(schema), protocol=protocol, time_zone="UTC", decoder=decoder))
-    made = []
+    made: list[tuple[Any, ...]] = []
     for piece in pieces:
         assert piece.versions is not None
         columns = [
@@ -121,8 +99,8 @@ def test_a_tombstone_stays_one() -> None:
 @pytest.mark.parametrize("protocol", ["avro", "debezium-avro"])
 def test_rows_of_another_table_are_passed_over(protocol: str) -> None:
     registry, [message] = written(protocol, TABLE, changes((None, ["1", None])), {})
-    given = Message(Lane("t/0"), 5, *message)
-    row = avro_in_json(registry, given, TS, lambda _: None) if protocol == "avro" else debezium_in_json(registry, given, lambda _: None)
+    given, reader = Message(Lane("t/0"), 5, *message), cast(SchemaRegistry, registry)
+    row = avro_in_json(reader, given, TS, lambda _: None) if protocol == "avro" else debezium_in_json(reader, given, lambda _: None)
     assert row is None
 
 
