@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,15 +18,24 @@ from confluent_kafka import Consumer
 from sidecar.shared.errors import SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
-from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema
+from sidecar.shared.model.nouns import Column, ColumnDefinition, CommitTs, Lane, Message, TableDefinition, TableName, TableSchema
 from sidecar.shared.process.patience import patience
+from spark_merge.ddl.eras import eras
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.kafka import schema_registry as client
+from spark_merge.sinks.kafka import sink
+from spark_merge.sinks.kafka.holder import IdHolder
+from spark_merge.sinks.kafka.producer import TransactionalProducer
+from spark_merge.sinks.kafka.registry_messages import debezium_in_json
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing import histories
+from spark_merge.testing.places import Place, Shown
+from spark_merge.testing.story import Died, Story, before_each, die_after_each
+from tests.integration.test_kafka_sink import SCHEMAS
 from tests.support.deliveries import ORDERS, Row, Segments, change, chunk, deliver, write_chunk
 from tests.support.eventually import PATIENCE_S
 from tests.support.kafka_feeds import new_topic
-from tests.support.kafka_output import read_all
+from tests.support.kafka_output import Read, decoded, read_all
 from tests.support.read_back import reading_of, texts_of
 from tests.support.services.kafka import KafkaBroker
 from tests.support.services.schema_registry import ApicurioRegistry
@@ -65,29 +75,29 @@ class Avro:
         self.uri = f"kafka://{broker.bootstrap}/{self.prefix}?protocol=avro&partition-num=1&{address}{more}"
 
     def opened(self) -> Sink:
-        sink = open_sink(self.uri, log_id=LOG)
-        sink.open(epoch=None)
-        return sink
+        opened = open_sink(self.uri, log_id=LOG)
+        opened.open(epoch=None)
+        return opened
 
-    def deliver(self, sink: Sink, seq: int, *rows: Row, schema: TableSchema = SMALL, ddl: DdlRecord | None = None) -> None:
+    def deliver(self, to: Sink, seq: int, *rows: Row, schema: TableSchema = SMALL, ddl: DdlRecord | None = None) -> None:
         moved = [row | {"commit_ts": row["commit_ts"] * AN_HOUR} for row in rows]
         ddls = {} if ddl is None else {seq: (ddl,)}
-        deliver(sink, Segments([seq], moved, ddls=ddls, rows_max=50), log=self.log, schemas={ORDERS: schema})
+        deliver(to, Segments([seq], moved, ddls=ddls, rows_max=50), log=self.log, schemas={ORDERS: schema})
 
     def history(self) -> None:
         """A dump's row and a key that it does not know, live changes, a DDL, a change after it."""
         write_chunk(self.log, "chunk", [("7", "dumped")], SMALL, absent=[("9",)])
-        sink = self.opened()
+        opened = self.opened()
         self.deliver(
-            sink, 1,
+            opened, 1,
             change(1, 10, after=["1", "a"], ordinal=0),
             change(1, 20, before=["1", "a"], after=["1", "b"], ordinal=1),
             change(1, 30, after=["2", None], ordinal=2),
         )  # fmt: skip
-        self.deliver(sink, 2, chunk(2, 150, "chunk"))
-        self.deliver(sink, 3, change(3, 210, before=["2", None], ordinal=0), ddl=DDL)
-        self.deliver(sink, 4, change(4, 310, before=["1", "b", None], after=["1", "b", "n"], ordinal=0), schema=ADDED)
-        sink.close()
+        self.deliver(opened, 2, chunk(2, 150, "chunk"))
+        self.deliver(opened, 3, change(3, 210, before=["2", None], ordinal=0), ddl=DDL)
+        self.deliver(opened, 4, change(4, 310, before=["1", "b", None], after=["1", "b", "n"], ordinal=0), schema=ADDED)
+        opened.close()
 
     def records(self) -> list[tuple[Any, Any, str]]:
         """Key, value, and what the header says, by a reader that knows the registry alone."""
@@ -157,12 +167,12 @@ def _headers(broker: KafkaBroker, topic: str) -> list[Mapping[str, bytes]]:
 def test_a_registry_that_is_away_stops_the_sink_until_it_is_back(tmp_path: Path, broker: KafkaBroker) -> None:
     with ApicurioRegistry(tmp_path / "registry") as registry:
         made = Avro(broker, registry, tmp_path)
-        sink = made.opened()
-        made.deliver(sink, 1, change(1, 10, after=["1", "a"]))
+        opened = made.opened()
+        made.deliver(opened, 1, change(1, 10, after=["1", "a"]))
         registry.kill()
-        made.deliver(sink, 2, change(2, 110, after=["2", "b"]))  # its schema is known
+        made.deliver(opened, 2, change(2, 110, after=["2", "b"]))  # its schema is known
         with patience(AT_ONCE_S), pytest.raises(SinkError, match=r"schema registry .*-value: no answer"):
-            made.deliver(sink, 3, change(3, 210, after=["3", "c", None]), schema=ADDED)
+            made.deliver(opened, 3, change(3, 210, after=["3", "c", None]), schema=ADDED)
         registry.start()
         made.deliver(made.opened(), 3, change(3, 210, after=["3", "c", None]), schema=ADDED)
         assert [value["name"] for _, value, _ in made.records()] == ["a", "b", "c"]
@@ -192,3 +202,53 @@ def test_two_tables_of_one_topic_are_refused(tmp_path: Path, broker: KafkaBroker
     with pytest.raises(SinkError, match=r"rows of shop.orders and of shop.other go to topic all-shop") as error:
         deliver(made.opened(), Segments([1]), log=made.log, schemas={ORDERS: SMALL, other: replace(SMALL, name=other)})
     assert "{table}" in error.value.hint
+
+
+# ---- debezium-avro ------------------------------------------------------------------------------------------------------
+
+
+def place_at(broker: KafkaBroker, registry: ApicurioRegistry) -> Place:
+    prefix = new_topic()
+    uri = f"kafka://{broker.bootstrap}/{prefix}?protocol=debezium-avro&partition-num=2&schema-registry={quote(registry.url, safe='')}"
+    tables = {f"{prefix}.{name.schema}.{name.table}": schema for name, schema in SCHEMAS.items()}
+
+    def payload(record: Read) -> Read:
+        """In JSON, of a row."""
+        if record.topic not in tables:
+            return record
+        message, era = Message(Lane(record.topic), record.offset, record.key, record.value), eras(tables[record.topic], [])[0]
+        row = debezium_in_json(client.SchemaRegistry((registry.url,)), message, lambda _: era)
+        assert row is not None
+        return replace(record, value=row.value)
+
+    def rows() -> dict[TableName, list[Shown]]:
+        records = read_all(broker.bootstrap, [*tables, prefix, f"__debezium-heartbeat.{prefix}"])
+        return decoded([payload(record) for record in records], "debezium-avro", SCHEMAS).rows
+
+    return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows)
+
+
+def test_a_reader_and_a_verification_have_each_row_after_deaths_at_any_step(
+    tmp_path: Path, broker: KafkaBroker, schema_registry: ApicurioRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(histories, "TABLES", 3)
+    monkeypatch.setattr(sink, "FEW_ROWS", 3)
+    story = Story(tmp_path, place_at(broker, schema_registry), seed=7)
+
+    @contextmanager
+    def dying(at: int) -> Iterator[None]:
+        left = at
+
+        def step() -> None:
+            nonlocal left
+            if left == 0:
+                raise Died
+            left -= 1
+
+        with monkeypatch.context() as patch:
+            before_each(patch, step, IdHolder, "claim", "write", "commit")
+            patch.setattr(TransactionalProducer, "abort", lambda _: False)  # nobody is left to abort it
+            yield
+
+    assert die_after_each(story, dying, range(0, 60, 5)) > 2
+    story.check_read_back(end=True)
