@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
@@ -140,3 +141,10 @@ def test_dates_are_texts_in_avro_and_replaced_as_in_debezium() -> None:
     options = {"invalid-dates": "null-or-epoch"}
     assert avro.replaced_dates(options, dated) == ()
     assert debezium_avro.replaced_dates(options, dated) == [("d", None)]
+
+
+def test_a_small_decimal_has_its_digits() -> None:
+    """Python's text of it would be 0E-10."""
+    schema = slow_canal.table({"id": "int(11)", "d": "decimal(20,4)"}, ("id",))
+    schema = replace(schema, columns=(schema.columns[0], replace(schema.columns[1], scale=10)))
+    assert read("avro", schema, changes((None, ["1", "0.0000000000"])), {}) == [("1", "0.0000000000", TS, False)]
