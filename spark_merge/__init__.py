@@ -9,6 +9,7 @@
     masks/     columns that a sink's target does not have, or has as a hash or a constant: a view of any sink
     sinks/     a folder for each sink, sinks/registry.py the list
     verify/    compares the source with the sinks while both change
+    tail/      what became of a table's rows, out of the log, for people
     worker/    the process, and tasks on Spark
     testing/   the contract suites of sinks, for any package
 

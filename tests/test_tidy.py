@@ -59,6 +59,8 @@ _BELOW = {
     "spark_merge.masks": "spark_merge.ddl spark_merge.codecs spark_merge.port shared",
     "spark_merge.sinks": "spark_merge.masks spark_merge.ddl spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port shared",
     "spark_merge.verify": "spark_merge.sinks spark_merge.delivery spark_merge.log spark_merge.port shared",
+    "spark_merge.tail": "spark_merge.verify spark_merge.sinks spark_merge.masks spark_merge.delivery spark_merge.merge spark_merge.log"
+    " spark_merge.port shared",
     "spark_merge.worker": "spark_merge.verify spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.log spark_merge.port"
     " shared",
     "spark_merge.testing": "spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.port shared",
@@ -97,8 +99,9 @@ def _whole(name: str) -> str:
 ROOMS = {_whole(room): [_whole(name) for name in below.split()] for room, below in _BELOW.items()}
 
 WALLS = {
-    "pyspark": "spark_merge.worker.job spark_merge.worker.daemon sidecar.replay.replay sidecar.preflight.executors",
-    "py4j": "spark_merge.worker.job sidecar.preflight.executors",
+    "pyspark": "spark_merge.worker.job spark_merge.worker.spark_sql spark_merge.worker.daemon sidecar.replay.replay "
+    "sidecar.preflight.executors",
+    "py4j": "spark_merge.worker.job spark_merge.worker.spark_sql sidecar.preflight.executors",
     "fsspec": "sidecar.shared.log.storage",
     "s3fs": "sidecar.shared.log.storage",
     "botocore": "sidecar.shared.log.storage",

@@ -4,8 +4,9 @@
     dump_call     what the commands of a dump have in common: options, the way to the sidecar and back
     dump_options  what options of several commands say;  query_command  dumpquery;  verify_command  dumpverify
     usage         the help, and what is said of wrong usage
-    init, check, size, skip, park, holes, remove, pump, completion     one command each
-    views, dump_view, history_view, verify_view, init_view   what people see of a replay, a dump, the last dumps, a verification, a setup
+    init, check, size, skip, park, holes, tail, maintain, remove, pump, completion     one command each
+    views, dump_view, history_view, verify_view, init_view, tail_view   what people see of a replay, a dump, the last dumps, a verification,
+                  a setup, a table's rows in the log
     timeline_view   the last minutes of a dump as lines of blocks
     fitted        tables that fit the terminal's width
     terminal      where they see it: a view that is redrawn, or lines

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import sidecar.cli.environment  # first: before gRPC is loaded
-from sidecar.cli import check, completion, dump_commands, holes, init, park, pump, remove, size, skip
+from sidecar.cli import check, completion, dump_commands, holes, init, maintain, park, pump, remove, size, skip, tail
 from sidecar.cli.usage import CONTEXT, Command, Commands, Use
 from sidecar.shared.errors import TicdcDumpError
 
@@ -221,6 +221,8 @@ size.register(app)
 skip.register(app)
 park.register(app)
 holes.register(app)
+tail.register(app)
+maintain.register(app)
 remove.register(app)
 pump.register(app)
 completion.register(app)

@@ -10,8 +10,10 @@
     starting      the form of a new dump, and the request that it means
     commands      what the buttons do
     live          changes of an open page, as server-sent events
-    checking      `ticdc-dump check`, run from its page;  settings  what is in effect, without secrets
+    checking      `ticdc-dump check`, run from its page;  row_lookup  `ticdc-dump tail`, for the page of rows
+    settings      what is in effect, without secrets
     pages/        templates, the style and the script
 
-All that is shown comes from the control service, as the command line has it. The console must not decide anything about dumps or data.
+All that is shown comes from the control service or a command, as the command line has it. The console must not decide anything about
+dumps or data.
 """

@@ -3,6 +3,8 @@
     loopback       pages are open; commands need a login with the token, or a client's certificate
     anywhere else  pages need it, too (the console does not listen there without TLS)
 
+    rows           off unless `console.show_rows`; then who may give commands may look at them, also on loopback
+
 - A session begins with the token and is a cookie of random bytes that no script can read and no other site can send.
 - Forms that change something have a text that only a page of this session has.
 - A `Host` that is not this console's is rejected, so that no name of another site can be made to point here; so is a request that another
@@ -59,6 +61,7 @@ class ConsoleAccess:
         self.cookie = f"ticdc_dump_{console.listen.rpartition(':')[2]}"
         self.secure = bool(console.tls.cert_file)
         self.has_login = bool(token)
+        self.shows_rows = console.show_rows
         self.remedy = (
             "log in with the token of console.token_file"
             if token

@@ -21,6 +21,7 @@ from sidecar.console.kept import KeptAnswers
 from sidecar.console.numbers import Numbers
 from sidecar.console.paging import part
 from sidecar.console.pictures import RANGES, chunks_picture, last_chunks, range_of, stream_charts
+from sidecar.console.row_lookup import RowLookups
 from sidecar.console.settings import grouped_settings
 from sidecar.console.starting import NUMBERS, form_of, start_request
 from sidecar.console.words import dump_names, with_buttons
@@ -51,6 +52,7 @@ from sidecar.shared.errors import RefusedRequest, TicdcDumpError
 from sidecar.shared.log.certificate_parts import SampleLine
 from sidecar.shared.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.hole import in_short
 from sidecar.shared.model.nouns import CommitTs, TableName, physical_ms
 from sidecar.shared.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
@@ -100,11 +102,11 @@ class ConsoleViews:
 
     def __init__(self, parts: ConsoleParts, access: ConsoleAccess) -> None:
         self.parts, self.access = parts, access
-        self.checks = SettingsChecks(parts.config_path)
+        self.checks, self.lookups = SettingsChecks(parts.config_path), RowLookups(parts.config_path)
         self.changefeed = pb.Changefeed(namespace=parts.config.changefeed.namespace, id=parts.config.changefeed.id)
         self._kept = KeptAnswers()
         self._templates = templates("sidecar.console")
-        self._templates.filters.update(tso_time=_tso_time, scope=scope_text, buttons=with_buttons)
+        self._templates.filters.update(tso_time=_tso_time, scope=scope_text, buttons=with_buttons, written=repr, plain=in_short)
         self._templates.globals.update(
             states=STATE_NAMES, kinds=KIND_NAMES, check_states=CHECK_NAMES, repair_states=REPAIR_NAMES, brackets=BRACKETS_NAMES
         )
@@ -115,6 +117,7 @@ class ConsoleViews:
             "reading": self._reading,
             "history": self._history,
             "verification": self._verification,
+            "rows": self._rows_form,
             "checks": self._checks,
             "settings": self._settings,
         }
@@ -269,6 +272,20 @@ class ConsoleViews:
         findings.sort(key=lambda one: SEVERITIES.index(one[1].status) if one[1].status in SEVERITIES else len(SEVERITIES))
         values = {"checks": self.checks, "findings": findings, "visitor": visitor, "access": self.access}
         return ConsolePage("Checks", {"result": self.render("checks.html", **values)})
+
+    def rows(self, form: Params, visitor: Visitor) -> ConsolePage:
+        """Of a table, maybe of one key. Raises RefusedRequest while somebody else looks, and where the settings show no rows."""
+        if not self.access.shows_rows:
+            raise RefusedRequest("this console shows no rows", hint="set console.show_rows, or use ticdc-dump tail")
+        table, key = dict(form).get("table", "").strip(), dict(form).get("key", "")
+        lookup = self.lookups.look(table, key) if table else None
+        return self._rows_page(visitor, table=table, key=key, lookup=lookup)
+
+    def _rows_form(self, _: Params, visitor: Visitor) -> ConsolePage:
+        return self._rows_page(visitor, table="", key="", lookup=None)
+
+    def _rows_page(self, visitor: Visitor, **values: Any) -> ConsolePage:
+        return ConsolePage("Rows", {"rows": self.render("rows.html", visitor=visitor, access=self.access, **values)})
 
     def _settings(self, _: Params, __: Visitor) -> ConsolePage:
         values = {"groups": grouped_settings(self.parts.config), "path": self.parts.config_path}

@@ -1,10 +1,10 @@
 """The pages' addresses, and what is the same for all of them: who asks, what an answer forbids a browser, and what commands need.
 
-    GET  /  /dump  /start  /reading  /history  /verification  /checks  /settings      pages, which are whole without scripts
+    GET  /  /dump  /start  /reading  /history  /verification  /rows  /checks  /settings      pages, which are whole without scripts
     GET  /healthz                                                           that it answers, and for which changefeed
     GET  /live/{page}?…                                                     the changes of the page with the same parameters
     GET  /reports/{id}.html  /certificates/{id}.json                        of dumps that are over
-    POST /login  /logout  /start  /command/{name}  /check                   forms
+    POST /login  /logout  /start  /command/{name}  /check  /rows            forms; a key of a row is in no address
 
 The log has a line for each rejected command.
 """
@@ -47,9 +47,9 @@ THREADS = 8
 """Requests that are answered at the same time; the others wait."""
 WAITING_MAX = 4
 """Of these, those that wait for TiDB; one more is rejected."""
-PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "reading", "history", "verification", "checks", "settings")}
+PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "reading", "history", "verification", "rows", "checks", "settings")}
 """By path."""
-LIVE = frozenset(PAGES.values()) - {"start", "reading", "settings"}
+LIVE = frozenset(PAGES.values()) - {"start", "reading", "rows", "settings"}
 """Pages that change while they are open."""
 FORBIDS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -128,6 +128,7 @@ class ConsoleWeb:
             Route("/logout", self._logout, methods=["POST"]),
             Route("/start", self._start, methods=["POST"]),
             Route("/check", self._check, methods=["POST"]),
+            Route("/rows", self._rows, methods=["POST"]),
             Route("/command/{name}", self._command, methods=["POST"]),
         ]
         pages = Starlette(
@@ -271,6 +272,13 @@ class ConsoleWeb:
             return RedirectResponse("/checks", 303)
 
         return await self._commanded(request, "check", begun)
+
+    async def _rows(self, request: Request) -> Response:
+        def shown(visitor: Visitor, form: list[tuple[str, str]]) -> Response:
+            page = self._views.rows(form, visitor)
+            return HTMLResponse(self._whole(request, visitor, page="rows", title=page.title, sections=page.sections, live=""), page.status)
+
+        return await self._commanded(request, "look at rows", shown)
 
     async def _commanded(self, request: Request, name: str, command: Callable[[Visitor, list[tuple[str, str]]], Response]) -> Response:
         form, visitor = await self._form(request), self._visitor(request)

@@ -18,7 +18,7 @@ from sidecar.pace.controller import SinkState
 from sidecar.shared.errors import parted
 from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName
 from sidecar.shared.model.progress import OVER, DumpState, Progress, blocking, leading
-from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.model.sink_delivery import SinkTables, TableFiles
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class SidecarStatus:
     worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/shared/log/skips.py).
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
     not been answered, and `last_error` says why; 0: it is. `carried`: the tables at the
-    log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names; `filled_words`: somebody's that
+    log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names; `files`: of
+    tables that the worker has committed to lakes, by the same names; `filled_words`: somebody's that
     holes there are filled, as of when one was last gone. `read_on`: where a
     dump's rows are read, sidecar or spark. `holds`: what keeps segments that every sink has accepted. `verification_waits_for`: what a
     verification that gets next to nothing done waits for."""
@@ -124,6 +125,7 @@ class SidecarStatus:
     source_away_s: float = 0.0
     carried: Sequence[TableName] = ()
     sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
+    files: Mapping[str, Sequence[TableFiles]] = field(default_factory=dict)
     filled_words: Sequence[FilledWord] = ()
     services: Sequence[ServiceStatus] = ()
     holds: Sequence[RetentionHold] = ()

@@ -1,6 +1,6 @@
 """The life of one key in a replay, in words: a row of a chunk that was dropped since a live change had replaced it.
 
-    segments (changes between the marks) + chunk files ─► dropped rows with other values ─► one key: output, truth
+    events of each table (spark_merge/tail) ─► dropped rows with other values ─► one key: output, truth
 
 All of it is read from what the replay has written: the log, the output as its reader has it, and the recording's truth. The best key is an
 update that no later change followed, for its values are what the consumer and the truth must have in the end.
@@ -8,45 +8,33 @@ update that no later change followed, for its values are what the consumer and t
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
-from sidecar.shared.log import storage
-from sidecar.shared.log.absent import parted
-from sidecar.shared.log.manifest import Manifest
+from sidecar.shared.log.manifests import last_manifest
 from sidecar.shared.log.storage import Folder
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
-from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, physical_ms
-from spark_merge.codecs.decode.rows import decode
-from spark_merge.log.read import new_manifests, read_rows, read_schemas
-from spark_merge.merge.survivors import touched
-from spark_merge.port.keys import key_text
+from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema, carried, physical_ms
+from spark_merge.log.cache import DecodedRows
+from spark_merge.log.read import LoggedSchemas
+from spark_merge.log.undecodable import Decoding
+from spark_merge.port.contract import DueChunk
 from spark_merge.sinks.files.reader import read_rows as read_output_rows
 from spark_merge.sinks.files.reader import read_segments
+from spark_merge.tail.events import EventKind, LiveChange, TailEvent
+from spark_merge.tail.segment import TailScope
+from spark_merge.tail.stream import Since, TableStream
+from spark_merge.tail.wanted import table_named
 
-SEGMENTS_MAX = 1 << 30
 NO_KEY = "No life of a key: no live change has replaced a row of a chunk by one with other values."
 VALUE_CHARS_MAX = 40
 ORIGINS = {"log": "live changes", "dump": "dump", "nobody": "nobody"}
-
-
-@dataclass(frozen=True, slots=True)
-class LiveChange:
-    """One change of one key. `before` None: an insert; `after` None: a delete."""
-
-    commit_ts: CommitTs
-    op: str
-    before: Row | None
-    after: Row | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +43,14 @@ class ReplacedRow:
 
     schema: TableSchema
     key: Key
-    window: ClosedWindow
-    chunk: ChunkFile
+    due: DueChunk
     row: Row
     change: LiveChange
 
 
 def life_of_a_key(log: Folder, output: Folder, recording: Recording) -> str:
     """Some lines for people; NO_KEY where no row qualifies. Raises as reading the log, the output (JSON lines) and the recording."""
-    history = _Changes(log)
-    dropped_row = best(history.dropped_rows(), history.last_ts)
+    dropped_row = best(*replaced(log))
     return (
         NO_KEY
         if dropped_row is None
@@ -72,79 +58,40 @@ def life_of_a_key(log: Folder, output: Folder, recording: Recording) -> str:
     )
 
 
-def best(dropped: Iterator[ReplacedRow], last_ts: Mapping[tuple[TableName, str], CommitTs]) -> ReplacedRow | None:
-    """The first update that is the last change of its key; without one the first row. `last_ts`: of the keys' texts, in the whole log."""
+LastTs = Mapping[tuple[TableName, Key], CommitTs]
+"""Of the last change of each key, in the whole log."""
+
+
+def best(dropped: Iterable[ReplacedRow], last_ts: LastTs) -> ReplacedRow | None:
+    """The first update that is the last change of its key; without one the first row."""
     first: ReplacedRow | None = None
     for one in dropped:
         first = first or one
-        if one.change.op == "update" and last_ts[one.schema.name, _text_of(one.key)] == one.change.commit_ts:
+        if one.change.op == "update" and last_ts[one.schema.name, one.key] == one.change.commit_ts:
             return one
     return first
 
 
-class _Changes:
-    """The live changes of a log, decoded. `last_ts`: the last commit_ts of each key."""
-
-    def __init__(self, log: Folder) -> None:
-        self._log = log
-        self._manifests = new_manifests(log, after=None, limit=SEGMENTS_MAX)
-        self._schemas: dict[str, Mapping[TableName, TableSchema]] = {}
-        self._decoded: dict[Seq, dict[TableName, pa.Table]] = {}
-        self.last_ts: dict[tuple[TableName, str], CommitTs] = {}
-        for manifest in self._manifests:
-            for name, rows in self._of(manifest).items():
-                self.last_ts |= dict(zip(((name, key) for key in rows["key"].to_pylist()), rows["commit_ts"].to_pylist(), strict=True))
-
-    def dropped_rows(self) -> Iterator[ReplacedRow]:
-        """In the order of the log, of each chunk those that a change has replaced by other values."""
-        for manifest in self._manifests:
-            for window in manifest.windows:
-                for chunk in window.chunks:
-                    yield from self._dropped(manifest, window, chunk)
-
-    def _dropped(self, manifest: Manifest, window: ClosedWindow, chunk: ChunkFile) -> Iterator[ReplacedRow]:
-        schema = self._schemas_of(manifest)[chunk.table]
-        parts = [self._decoded[Seq(seq)].get(chunk.table) for seq in range(window.first_seq, manifest.seq + 1)]
-        changes = [rows for rows in parts if rows is not None]
-        keys = touched(pa.concat_tables(changes), window.low_ts, window.high_ts) if changes else []
-        if not len(keys):
-            return
-        with storage.open_to_read(self._log, chunk.path) as file:
-            _, rows = parted(pq.read_table(file))
-        mine = rows.filter(pc.is_in(key_text([rows.column(name) for name in schema.key]), value_set=keys))
-        for key, row in rows_by_key(schema, mine).items():
-            change = _last_change(changes, _text_of(key), window)
-            if change.after is None or not equal_rows(schema, change.after, row):
-                yield ReplacedRow(schema, key, window, chunk, row, change)
-
-    def _of(self, manifest: Manifest) -> dict[TableName, pa.Table]:
-        rows = read_rows(self._log, manifest).append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), manifest.rows))
-        changes = decode(rows, codec=manifest.codec, schemas=self._schemas_of(manifest)).sort_by(
-            [("commit_ts", "ascending"), ("rank", "ascending")]
-        )
-        places_of = defaultdict[TableName, list[int]](list)
-        for place, name in enumerate(zip(changes["schema"].to_pylist(), changes["table"].to_pylist(), strict=True)):
-            places_of[TableName(*name)].append(place)
-        return self._decoded.setdefault(manifest.seq, {name: changes.take(places) for name, places in places_of.items()})
-
-    def _schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
-        if manifest.schemas not in self._schemas:
-            self._schemas[manifest.schemas] = read_schemas(self._log, manifest.schemas)
-        return self._schemas[manifest.schemas]
+def replaced(log: Folder) -> tuple[list[ReplacedRow], LastTs]:
+    """In the order of the log, of each chunk the rows that a change has replaced by other values."""
+    rows, last_ts, cache = list[tuple[tuple[Seq, int], ReplacedRow]](), dict[tuple[TableName, Key], CommitTs](), DecodedRows()
+    last = last_manifest(log)
+    for name in () if last is None else carried(LoggedSchemas(log, last.next_schemas or last.schemas)):
+        followed, _ = table_named(log, str(name))
+        for event in TableStream(TailScope(log, Decoding()), followed, Since(), cache).all():
+            if event.kind is EventKind.LIVE and event.key is not None:
+                last_ts[event.table, event.key] = event.commit_ts
+            elif (one := _replaced(event)) is not None:
+                rows.append(((event.seq, one.due.number), one))
+    return [one for _, one in sorted(rows, key=itemgetter(0))], last_ts
 
 
-def _last_change(parts: Sequence[pa.Table], key: str, window: ClosedWindow) -> LiveChange:
-    """Of the key in the window, which has one."""
-    rows = pa.concat_tables(parts)
-    in_window = pc.and_(pc.greater(rows["commit_ts"], window.low_ts), pc.less_equal(rows["commit_ts"], window.high_ts))
-    last = rows.filter(pc.and_(in_window, pc.equal(rows["key"], key))).to_pylist()[-1]
-    before, after = (None if image is None else tuple(image) for image in (last["before"], last["after"]))
-    return LiveChange(CommitTs(last["commit_ts"]), last["op"], before, after)
-
-
-def _text_of(key: Key) -> str:
-    (text,) = key_text([pa.array([value]) for value in key]).to_pylist()
-    return str(text)
+def _replaced(event: TailEvent) -> ReplacedRow | None:
+    schema, key, due, row, change = event.schema, event.key, event.chunk, event.after, event.change
+    if event.kind is not EventKind.DROPPED or schema is None or key is None or due is None or row is None or change is None:
+        return None
+    is_other = change.after is None or not equal_rows(schema, change.after, row)
+    return ReplacedRow(schema, key, due, row, change) if is_other else None
 
 
 def _output_rows(output: Folder, dropped: ReplacedRow) -> list[dict[str, Any]]:
@@ -166,7 +113,7 @@ def _true_row(recording: Recording, dropped: ReplacedRow) -> Row | None:
 
 
 def _life_lines(one: ReplacedRow, rows: Sequence[dict[str, Any]], truth: Row | None) -> Iterator[str]:
-    schema, window, change = one.schema, one.window, one.change
+    schema, window, change = one.schema, one.due, one.change
     last: dict[str, Any] = rows[-1] if rows else {"after": None, "origin": "nobody", "commit_ts": "0"}
     has = None if last["after"] is None else tuple(last["after"][name] for name in schema.column_names())
     shown = _differing(schema, [one.row, change.after, has, truth])

@@ -148,6 +148,7 @@ class Gauge:
             source_away_s=measured.source_away_s,
             carried=self._tables_carried(),
             sink_tables=self._deliveries.tables,
+            files={one.sink: one.files for one in report.sinks if one.files} if report else {},
             filled_words=self._deliveries.words,
             services=services,
             verification_waits_for=report.verification_waits_for if report else "",

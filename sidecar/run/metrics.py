@@ -34,6 +34,7 @@ from sidecar.run.logs import log
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import physical_ms
 from sidecar.shared.model.progress import DumpState, TableProgress
+from sidecar.shared.model.sink_delivery import TableFiles
 from sidecar.shared.process.background import Background
 
 TABLES_MAX = 1000
@@ -179,6 +180,7 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
     yield waiting
     yield from _sinks(status)
     yield from _sink_tables(status)
+    yield from _files(status)
     rows = GaugeMetricFamily("ticdc_dump_table_rows", "Rows of the dump in the log", labels=["schema", "table"])
     complete = GaugeMetricFamily("ticdc_dump_table_complete", "1 once the table is complete", labels=["schema", "table"])
     tables = _tables(status)
@@ -219,6 +221,22 @@ def _sink_tables(status: SidecarStatus) -> Iterator[Metric]:
     yield complete
     yield holes
     yield oldest
+
+
+def _files(status: SidecarStatus) -> Iterator[Metric]:
+    """Of lakes. Of a sink with more tables than SINK_TABLES_MAX, one series."""
+    labels = ["sink", "schema", "table"]
+    files = GaugeMetricFamily("ticdc_dump_lake_files", "Files that a reader of the table opens, deletes among them", labels=labels)
+    small = "Files that a compaction to files of 128 MiB would save at the most: deploy/MAINTAIN.md"
+    extra = GaugeMetricFamily("ticdc_dump_lake_small_files", small, labels=labels)
+    for sink, tables in status.files.items():
+        if len(tables) > SINK_TABLES_MAX:
+            tables = [TableFiles(REST, REST, sum(one.files for one in tables), sum(one.extra for one in tables))]
+        for one in tables:
+            files.add_metric([sink, one.schema, one.table], one.files)
+            extra.add_metric([sink, one.schema, one.table], one.extra)
+    yield files
+    yield extra
 
 
 def _verified(verified: VerifiedSinks) -> Iterator[Metric]:

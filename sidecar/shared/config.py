@@ -3,8 +3,7 @@ deploy/config.example.toml, which a test holds against this file.
 
 Sizes are bytes and times seconds, by their names. A secret is never in the file: `*_file` names the file that holds it.
 
-Each value is checked here, at once, as far as that is possible without the others. Bounds are far beyond what anybody needs, and within
-what the user of the value accepts.
+Each value is checked here, at once, as far as that is possible without the others. Bounds are beyond any need, and what its user accepts.
 """
 
 from __future__ import annotations
@@ -229,12 +228,13 @@ class ControlSection(_Section, frozen=True, kw_only=True):
 
 class ConsoleSection(_Section, frozen=True, kw_only=True):
     """The web console; `listen` empty: none. Beyond loopback it needs `tls` (with `ca_file`: mutual) or a token. `advertise`: under which
-    address browsers reach it; default: `listen`."""
+    address browsers reach it; default: `listen`. `show_rows`: who may give commands may look at rows of the tables, too."""
 
     listen: str = "127.0.0.1:8320"
     advertise: str = ""
     tls: Tls = Tls()
     token_file: str = ""
+    show_rows: bool = False
 
 
 class MetricsSection(_Section, frozen=True, kw_only=True):

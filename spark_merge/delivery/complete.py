@@ -139,7 +139,7 @@ def _of_ddl(step: TableStep, segment: Manifest, tables: SinkTables) -> OpenHole:
     """The sinks carry out a DDL of the table, with what goes by it: only rows that it brought are missing. Where the segment has DDLs of
     other tables alone, an earlier one was hidden by the changefeed: nobody has carried it out, and rows that went are still there."""
     names = {name.folded() for name in (step.before, step.after) if name is not None}
-    query = next((ddl.query for ddl in segment.ddls if names & _named(ddl)), "")
+    query = next((ddl.query for ddl in segment.ddls if names & named_tables(ddl)), "")
     vanished = bool(segment.ddls) and not query and step.before is not None
     claimed, there = (None, None) if step.before is None else (tables.complete.get(step.before), tables.holes.get(step.before))
     if there is not None:
@@ -148,7 +148,7 @@ def _of_ddl(step: TableStep, segment: Manifest, tables: SinkTables) -> OpenHole:
     return OpenHole(HoleCause.DDL, segment.upto_ts, segment.seq, vanished, text, complete=claimed)
 
 
-def _named(ddl: DdlRecord) -> set[TableName]:
+def named_tables(ddl: DdlRecord) -> set[TableName]:
     """Whose DDL it is, names folded: an EXCHANGE PARTITION is of two tables, a RENAME may be of several."""
     action = _action(ddl)
     also = () if action is None else involved_by(action, ddl.query, ddl.schema)

@@ -30,6 +30,7 @@ from spark_merge.delivery.sink_record import SinkId
 from spark_merge.log.read import new_manifests
 from spark_merge.port.contract import Certifies, Delivered, Rows, Sink
 from spark_merge.port.foreign import is_foreign, unknown
+from spark_merge.port.maintained import CountsFiles
 
 IDLE_WAIT_S, IDLE_WAIT_REMOTE_S = 0.03, 0.2
 """Between two looks into an idle log: three small reads each, some 0.1 ms on a local disk; where requests are paid for, more seldom."""
@@ -105,7 +106,8 @@ class SinkLoop:
                 began = FIRST_SEQ if tables.began_ts is None else tables.began_seq
                 tables_seq = record.written_seq
         error, batches = str(self.error or ""), tuple(self._batches)
-        return SinkDelivery(self.name, self._accepted, batches, error, began, tables_seq, self.upto_ts, gather_s)
+        files = tuple(self.sink.small_files()) if isinstance(self.sink, CountsFiles) else ()
+        return SinkDelivery(self.name, self._accepted, batches, error, began, tables_seq, self.upto_ts, gather_s, files)
 
     def batch_s(self) -> float:
         """How long the last batch took, or the one that is under way has taken, as `took_s`."""

@@ -32,8 +32,8 @@ from spark_merge.port.readable import Readable, Reading, RowForm
 TABLES_KEPT_MAX = 50_000
 """Tables that a process remembers: a DDL makes new ones of all."""
 
-_OPTIONAL = ("certify", "gather_s", "check_places")
-"""Of Certifies, Gathers and KeepsTables (port/contract.py)."""
+_OPTIONAL = ("certify", "gather_s", "check_places", "small_files")
+"""Of Certifies, Gathers and KeepsTables (port/contract.py), and CountsFiles (port/maintained.py)."""
 
 
 @dataclass(frozen=True, slots=True)

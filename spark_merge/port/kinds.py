@@ -21,6 +21,7 @@ from urllib.parse import SplitResult
 
 from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.port.contract import Sink
+from spark_merge.port.maintained import Maintained
 
 ENTRY_POINTS = "ticdc_dump.sinks"
 
@@ -43,7 +44,8 @@ class SinkKind:
     `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody. `unreadable`: why its rows
     cannot be read back, for a sink without a reader (port/readable.py). `target`: what has a table's rows, of a sink whose names
     are more than its `routes` (registry.target_of). `statements`: whether the target carries out TiDB's own statements, and so keeps TiDB's
-    columns."""
+    columns. `maintained`: its tables for `ticdc-dump maintain`, of a target that consists of files; reads and writes nothing, and raises
+    SinkError as `open`."""
 
     open: Callable[[SinkUri], Sink]
     parameters: frozenset[str] = frozenset()
@@ -53,3 +55,4 @@ class SinkKind:
     unreadable: str = "this sink has no reader"
     target: Callable[[SinkUri], Callable[[TableName], str]] | None = None
     statements: bool = False
+    maintained: Callable[[SinkUri], Maintained] | None = None

@@ -30,6 +30,7 @@ from spark_merge.masks.rules import ColumnRules
 from spark_merge.masks.sink import Masking, OpenMasking, masked
 from spark_merge.port.contract import KeepsTables, Sink, has_rows
 from spark_merge.port.kinds import ENTRY_POINTS, SinkKind, SinkUri
+from spark_merge.port.maintained import Maintained
 from spark_merge.port.readable import Readable
 from spark_merge.sinks.kit.options import CommonOptions, commit_tss, names_of, read
 
@@ -106,6 +107,12 @@ def open_sink(uri: str, *, log_id: str) -> Sink:
     named = _read(uri, log_id)
     sink = named.kind.open(named.uri)
     return sink if named.masking is None else masked(sink, named.masking())
+
+
+def masking_of(uri: str, *, log_id: str) -> Masking | None:
+    """Which columns its target does not have as the source has them; None: it has all. Raises as `open_sink` and `read_salt`."""
+    masking = _read(uri, log_id).masking
+    return None if masking is None else masking()
 
 
 def holds_rows(uri: str, *, log_id: str) -> bool:
@@ -263,6 +270,12 @@ def leaves(uri: str) -> str:
     """How what is ours beside its output is removed; empty where there is nothing. Raises SinkError as `open_sink`."""
     kind, sink_uri, _ = _read(uri, "")
     return "" if kind.leaves is None else kind.leaves(sink_uri)
+
+
+def maintained_of(uri: str) -> Maintained | None:
+    """Its tables for `ticdc-dump maintain`; None for a target that does not consist of files. Raises SinkError as `open_sink`."""
+    kind, sink_uri, _ = _read(uri, "")
+    return None if kind.maintained is None else kind.maintained(sink_uri)
 
 
 def ours(scheme: str) -> SinkKind | None:

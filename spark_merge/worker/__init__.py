@@ -2,5 +2,6 @@
 
 worker    a thread for each sink, reports, epochs, the end with its parent. Read this first
 reading   tasks that read chunks of dumps, for the sidecar;  read_task  such a task;  read_reach  whether it could read
+spark_sql statements on Spark, for who maintains a lake's tables
 job       tasks on Spark: SESSIONS ARE MADE HERE ONLY;  daemon, greeting  Spark's Python workers, and what Spark prints
 """

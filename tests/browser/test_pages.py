@@ -13,16 +13,19 @@ from playwright.sync_api import Browser
 
 from sidecar.console.checking import SettingsChecks
 from sidecar.console.pictures import RANGES
+from sidecar.console.row_lookup import RowLookups
+from sidecar.shared.config import ConsoleSection
 from sidecar.shared.model.progress import DumpState
 from tests.support.chromium import Window
-from tests.support.console import ServedConsole, Shown
+from tests.support.console import HERE, ServedConsole, Shown, console_of
 from tests.support.console_shop import DONE, Shop
 from tests.support.eventually import eventually
 from tests.unit.control.serving import standby
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-PAGES = ["/", "/dump", "/start", "/start?preview=1", "/reading?table=shop.orders", "/history", "/verification", "/checks", "/settings"]
+PAGES = ["/", "/dump", "/start", "/start?preview=1", "/reading?table=shop.orders", "/history", "/verification", "/rows"]
+PAGES += ["/checks", "/settings"]
 LONG = "a_name_as_long_as_tidb_takes_one_for_a_table_or_for_a_column_64_"
 REPORT = {
     "ok": False,
@@ -200,3 +203,34 @@ def test_a_standbys_page_leads_to_the_owners_console(browser: Browser, console: 
         page.click(f"text={console.address}")
         page.wait_for_selector("text=Behind the source")
         assert page.url == f"{console.address}/"
+
+
+def test_the_rows_of_a_key_are_whole_without_scripts_and_by_the_keyboard(browser: Browser, tmp_path: Path) -> None:
+    """In a narrow window too, with values as long as they are shown."""
+    image = {"id": "a", LONG: "<i>" + "x" * 200}
+    place = {"id": "d" * 16, "chunk": "chunks/1.parquet", "low_ts": "470000000000000000", "high_ts": "470000000000000001"}
+    change = {"commit_ts": "470000000000000001", "time": "2026-10-25T05:55:14.843Z", "op": "update", "before": image, "after": image}
+    row = {"commit_ts": "470000000000000000", "time": "2026-10-25T05:55:14.843Z", "key": {"id": "a"}, "op": "update"}
+    events = [
+        {"kind": "live", **row, "before": {"id": "a", LONG: None}, "after": image},
+        {"kind": "dropped", **row, "op": "insert", "after": image, "dump": place, "replaced_by": change},
+        {"kind": "sink", "sink": LONG, "verdict": "different", "text": "different from the log's version", "row": image},
+    ]
+    text = "\n".join(map(json.dumps, events))
+    section = ConsoleSection(listen=HERE, show_rows=True)
+    with Shop().owner() as owner, console_of(owner, tmp_path / "rows", console=section) as console:
+        console.views.lookups = RowLookups(Path("x"), command=(sys.executable, "-c", f"print({text!r})"))
+        for width, scheme, scripts in ((400, "light", True), (1280, "dark", True), (400, "light", False)):
+            with Window(browser, console.address, width=width, scheme=scheme, java_script_enabled=scripts) as window:
+                page = window.login().page
+                page.click("nav >> text=Rows")
+                window.tab_to("table")
+                page.keyboard.type("shop.orders")
+                window.tab_to("key")
+                page.keyboard.type("a")
+                page.keyboard.press("Enter")
+                page.wait_for_selector("text=Replaced in its window by the update")
+                assert page.locator("main tbody tr").count() == 3
+                assert page.locator("main i").count() == 0
+                assert (window.overflow(), window.messages) == (0, [])
+                assert not scripts or window.violations() == []  # axe is a script

@@ -40,7 +40,7 @@ from sidecar.shared.config import Config, read_config
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import MARK_TABLE, CommitTs, Lane, Seq, TableName
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.model.sink_delivery import SinkTables, TableFiles
 from sidecar.shared.process.listening import check_listening
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from sidecar.shared.ticdc.changefeed_info import changefeed
@@ -254,7 +254,8 @@ def exported() -> dict[str, dict[str, set[str]]]:
     services = (ServiceStatus("certificates"),)
     name = ChangefeedName("default", "default", "orders")
     known = {"copy": SinkTables("copy", "", Seq(0), None, Seq(0), None)}
-    status = SidecarStatus(name, 1, "host:1", dumps=(progress,), lanes=lanes, sinks=sinks, services=services, sink_tables=known)
+    files = {"lake": [TableFiles("shop", "orders", 9, 8)]}
+    status = SidecarStatus(name, 1, "host:1", (progress,), lanes=lanes, sinks=sinks, services=services, sink_tables=known, files=files)
     verified = VerifiedSinks([VerifiedTable(TableInSink("copy", TableName("shop", "orders")), 3.0, 1)], 86_400.0)
     tally = MetricsTally(
         terms_ended={"FeedLost": 1, "StorageFull": 1},

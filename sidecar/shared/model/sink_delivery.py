@@ -22,6 +22,16 @@ class DroppedRows(NamedTuple):
     rows: int
 
 
+class TableFiles(NamedTuple):
+    """Of a table of a lake: the files that a reader opens, and how many of them a compaction would save
+    (`FileTotals` in spark_merge/port/maintained.py)."""
+
+    schema: str
+    table: str
+    files: int
+    extra: int
+
+
 @dataclass(frozen=True, slots=True)
 class BatchDone:
     """A batch of one sink, accepted. `last`: its last segment. `log_rows` and `dump_rows`: those written, and rows of chunks that were
@@ -48,7 +58,7 @@ class SinkDelivery:
     first. `error`: why it has stopped, empty while it runs. `began`: the first segment that it received, where the log had no earlier
     ones any more when it began; 0: it received the log from its beginning, or that is not known. `tables_seq`: `SinkTables.seq` as its file
     was written last, None where there is none yet. `upto_ts`: the end of `accepted`, 0 where that is not known. `gather_s`: for how long it
-    gathers changes before a batch."""
+    gathers changes before a batch. `files`: of a lake, of the tables that this worker has committed."""
 
     sink: str
     accepted: Seq | None
@@ -58,6 +68,7 @@ class SinkDelivery:
     tables_seq: Seq | None = None
     upto_ts: CommitTs = _NOT_KNOWN
     gather_s: float = 0.0
+    files: tuple[TableFiles, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from spark_merge.port.contract import Head, Unit
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.delta.columns import layout_of
 from spark_merge.sinks.delta.ddl import DELTA as RULES
+from spark_merge.sinks.delta.maintenance import MaintainedDelta
 from spark_merge.sinks.delta.reading import DeltaReader
 from spark_merge.sinks.delta.tables import DeltaTables
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, holds_rows, settings_of
@@ -38,5 +39,5 @@ def _misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str
     return lake_misfits(schemas, RULES, mode, lambda schema: layout_of(schema, [], mode))
 
 
-DELTA = SinkKind(_open, PARAMETERS, holds_rows, _misfits)
-DELTA_S3 = SinkKind(_open, PARAMETERS_S3, holds_rows, _misfits)
+DELTA = SinkKind(_open, PARAMETERS, holds_rows, _misfits, maintained=MaintainedDelta.of)
+DELTA_S3 = SinkKind(_open, PARAMETERS_S3, holds_rows, _misfits, maintained=MaintainedDelta.of)

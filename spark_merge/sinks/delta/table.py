@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
@@ -31,6 +32,7 @@ from sidecar.shared.model.nouns import CommitTs, Seq
 from sidecar.shared.process.kept_secrets import kept
 from sidecar.shared.process.progress import may_take
 from spark_merge.port.contract import Owner
+from spark_merge.port.maintained import FileTotals
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
@@ -96,6 +98,8 @@ class Table:
         """The version at which it was read from its start."""
         self._transactions: tuple[int, dict[str, int]] = (-1, {})
         """Those that are known of this version of the table."""
+        self.totals = FileTotals(0, 0)
+        """Of the version on which it was committed last."""
 
     def latest(self) -> DeltaTable | None:
         """As `load`, with the requests that new commits need."""
@@ -228,6 +232,7 @@ class Table:
         how = CommitProperties(custom_metadata=reported, max_commit_retries=0, app_transactions=applied)
         version, known = table.version(), self._transactions[1] if self._transactions[0] == table.version() else {}
         with delta_errors(self.uri):
+            self.totals = totals_of(table)
             try:
                 act(table, how)
             except CommitFailedError:
@@ -273,6 +278,12 @@ def with_transactions(act: Act, *more: Transaction) -> Act:
         return act(table, how)
 
     return acting
+
+
+def totals_of(table: DeltaTable) -> FileTotals:
+    """Of the version that it has been read at, without a request: half a millisecond for 10,000 files."""
+    sizes = pa.table(table.get_add_actions()).column("size_bytes")
+    return FileTotals(len(sizes), pc.sum(sizes).as_py() or 0)
 
 
 def columns_of(table: DeltaTable) -> list[DeltaColumn]:

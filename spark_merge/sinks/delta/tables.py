@@ -15,6 +15,7 @@ from sidecar.shared.log import storage
 from sidecar.shared.model.nouns import Seq, TableName, TableSchema
 from sidecar.shared.process.progress import side_by_side
 from spark_merge.port.contract import Head, Owner
+from spark_merge.port.maintained import FileTotals
 from spark_merge.sinks.delta.columns import layout_of
 from spark_merge.sinks.delta.ddl import DELTA, alter
 from spark_merge.sinks.delta.merge import merge
@@ -45,6 +46,7 @@ class DeltaTables:
         self._owner = Owner(-1, 0)
         self._held: dict[str, Table] = {}
         """By place."""
+        self.totals: dict[TableName, FileTotals] = {}
 
     def opened(self, state: OutputState[None]) -> None:
         self._owner = state.owner
@@ -67,7 +69,7 @@ class DeltaTables:
         first, last, place = share.heads[0], share.heads[-1], share.target
         moment = Moment(self._log_id, first.seq, last.seq, last.upto_ts, self._owner)
         if place is not None:
-            due = self._bring(place, share.files, moment)
+            due = self._bring(place, share, moment)
             place = replace(place, layout=replace(place.layout, missing=()), due=due)
         if share.altered is not None and self._settings.mode == "merge":  # a log's columns come with its next rows
             alter(self._table(self._settings.place(share.name)), share.altered, last, moment)
@@ -86,13 +88,16 @@ class DeltaTables:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _bring(self, place: TablePlace, files: Sequence[WrittenFile], moment: Moment) -> Seq:
+    def _bring(self, place: TablePlace, share: TableShare[TablePlace], moment: Moment) -> Seq:
         table = self._held.get(place.place) or self._table(place.place)
         if len(self._held) < HELD_TABLES_MAX:
             self._held[place.place] = table
-        if self._settings.mode == "append":
-            return table.append(place.layout, files, moment)
-        return merge(table, place, files, moment, self._settings.folder)
+        try:
+            if self._settings.mode == "append":
+                return table.append(place.layout, share.files, moment)
+            return merge(table, place, share.files, moment, self._settings.folder)
+        finally:
+            self.totals[share.name] = table.totals
 
     def _sweep_staged(self) -> None:
         """Of earlier owners: no commit names these files."""

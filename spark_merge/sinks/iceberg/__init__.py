@@ -4,7 +4,7 @@
 `position` the record of all tables, `tables` those with rows, `modes` what the two modes do in their own way,
 `types` and `evolution` what their columns are and become,
 `partition_rules` and `partitions` how rows are partitioned, `reading` a table's
-rows at the position. For `mode=merge`: `merge` why it is right, and the driver's side,
+rows at the position, `maintenance` its compaction and expiry. For `mode=merge`: `merge` why it is right, and the driver's side,
 `merge_writer` the tasks' side, `fold` what the driver adds, `deletes` the snapshots that it takes, `hidden_rows` which rows no delete
 file hides.
 

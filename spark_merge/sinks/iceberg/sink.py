@@ -15,6 +15,7 @@ from spark_merge.port.contract import Head, Unit
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.iceberg.evolution import ICEBERG as RULES
 from spark_merge.sinks.iceberg.lake import Lake
+from spark_merge.sinks.iceberg.maintenance import MaintainedIceberg
 from spark_merge.sinks.iceberg.merge import MergeMode
 from spark_merge.sinks.iceberg.merge_writer import MergeWriter
 from spark_merge.sinks.iceberg.modes import AppendMode
@@ -63,4 +64,4 @@ def _leaves(uri: SinkUri) -> str:
     return f"DROP TABLE {'.'.join(settings.namespace)}.{RECORD}: it holds the position, for a sink that is not to continue"
 
 
-ICEBERG = SinkKind(_open, PARAMETERS, misfits=_misfits, leaves=_leaves)
+ICEBERG = SinkKind(_open, PARAMETERS, misfits=_misfits, leaves=_leaves, maintained=MaintainedIceberg.of)

@@ -23,6 +23,7 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import FIRST_SEQ, MARK_TABLE, Seq, TableName, TableSchema
 from spark_merge.port.contract import Accepted, Head, Owner
+from spark_merge.port.maintained import FileTotals
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.folder.output import strays
 from spark_merge.sinks.iceberg.evolution import ICEBERG, evolved
@@ -52,6 +53,7 @@ class IcebergTables:
         self._known: set[TableName] = set()
         """That have got rows in what is accepted."""
         self._swept: set[TableName] = set()
+        self.totals: dict[TableName, FileTotals] = {}
 
     def opened(self, state: OutputState[None]) -> None:
         self._owner, self._known = state.owner, self._record.tables()
@@ -159,6 +161,7 @@ class IcebergTables:
         if change is None:
             return end, None
         self._lake.commit(table, change)
+        self.totals[share.name] = totals_of(table)
         self._sweep(table, share.name, there.accepted)
         return end, self._mode.merges(table)
 
@@ -198,6 +201,16 @@ class IcebergTables:
                 hint="name another namespace, or another place for this table by routes=",
             )
         return standings
+
+
+def totals_of(table: Table) -> FileTotals:
+    """As the summary of its snapshot has them."""
+    snapshot = table.current_snapshot()
+    summary = None if snapshot is None else snapshot.summary
+    files, deletes, size = (
+        int((summary[f"total-{what}"] if summary else None) or 0) for what in ("data-files", "delete-files", "files-size")
+    )
+    return FileTotals(files + deletes, size)
 
 
 def due_of(standing: Standings) -> Seq:

@@ -1,7 +1,8 @@
 """A sink over tables of a lake: files of rows, and for each table a chain of commits that names those which count. `delta` and `iceberg`
 are lakes.
 
-`lake_sink` the sink and its port, `ddl` what a schema change does to tables, `steps` how a table is brought to its end.
+`lake_sink` the sink and its port, `ddl` what a schema change does to tables, `steps` how a table is brought to its end, `maintenance`
+what keeps tables cheap to read, beside the sink.
 
     open → plan (what tasks write for, a table each) → files, in tasks → the position is still ours → each table's commits → the record
          → the position

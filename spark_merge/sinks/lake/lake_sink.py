@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.model.sink_delivery import TableFiles
 from sidecar.shared.process.progress import side_by_side
 from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import spread, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task, Unit, Writer
+from spark_merge.port.maintained import FileTotals
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.kit.position import OutputState, PositionKeeper
 from spark_merge.sinks.lake.ddl import LakeAltered, LakeSettings, MergeRules, Mode, alterations
@@ -46,6 +48,8 @@ class LakeTables(Protocol[Target]):
     """A table gets a batch's files, and then, in another call, what the DDLs do, which may be refused; else both in one."""
     at_once_max: int
     """Tables that `bring` is called for, side by side."""
+    totals: dict[TableName, FileTotals]
+    """Of tables that `bring` has committed, as of CountsFiles."""
 
     def opened(self, state: OutputState[None]) -> None:
         """This worker is the owner. What earlier ones left and nobody can name is swept."""
@@ -120,10 +124,16 @@ class LakeSink(Generic[Target]):
         if last.ddls or last.next_schemas is not last.schemas:
             stay = {name for name, (schema, _) in self._targets.items() if last.next_schemas.get(name) == schema}
             self._targets = {name: self._targets[name] for name in stay - altered.keys()}
+            for gone in self._tables.totals.keys() - last.next_schemas.keys():
+                del self._tables.totals[gone]
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         """`Readable.reading`."""
         return self._reader(self.look())(schema, parts=parts, keys=keys)
+
+    def small_files(self) -> list[TableFiles]:
+        """`CountsFiles.small_files`."""
+        return [TableFiles(*name, one.files, one.extra()) for name, one in sorted(dict(self._tables.totals).items())]
 
     def close(self) -> None:
         self._tables.close()

@@ -44,7 +44,7 @@ def test_the_help_has_each_command_once_below_its_use_with_its_whole_first_sente
     assert shown.index("  init ") < shown.index("  run ") < shown.index("  dumpstart ") < shown.index("  replay ")
 
 
-@pytest.mark.parametrize("name", ["init", "check", "run", "merge", "pump", "replay", "skip", "holes", "remove", "dumpstart"])
+@pytest.mark.parametrize("name", ["init", "check", "run", "merge", "pump", "replay", "skip", "holes", "tail", "remove", "dumpstart"])
 def test_every_command_has_the_short_flag_of_its_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

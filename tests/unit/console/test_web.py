@@ -23,10 +23,10 @@ from tests.support.console_shop import DONE, Shop
 from tests.support.services.tls import Authority
 from tests.unit.control.serving import Owner
 
-PAGES = ["/", "/dump", "/start", "/start?preview=1", "/history", "/verification", "/checks", "/settings"]
+PAGES = ["/", "/dump", "/start", "/start?preview=1", "/history", "/verification", "/rows", "/checks", "/settings"]
 OTHERS = ["/login", "/nothing", "/static/console.css", "/static/console.js", "/static/icon.svg", "/static/none", "/reports/none.html"]
 OTHERS += ["/certificates/none.json", "/healthz", "/live/none", "/dump?id=" + "f" * 16]
-COMMANDS = ["/start", "/check", "/command/pause", "/command/resume", "/command/stop", "/command/restart", "/command/set"]
+COMMANDS = ["/start", "/check", "/rows", "/command/pause", "/command/resume", "/command/stop", "/command/restart", "/command/set"]
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_what_would_be_markup_is_text_on_every_page(tmp_path: Path) -> None:
         (lambda browser, path: browser.post(path, [("form_key", browser.form_key())], sec_fetch_site="cross-site"), 403),
         (lambda browser, path: browser.post(path, [("form_key", browser.form_key())], sec_fetch_site="same-site"), 403),
         (lambda browser, path: browser.post(path, [("form_key", browser.form_key())], host="evil.example"), 421),
-        (lambda browser, path: browser.get(f"{path}?form_key={browser.form_key()}") if path != "/start" else browser.post(path), None),
+        (lambda browser, path: browser.get(f"{path}?form_key={browser.form_key()}") if path not in PAGES else browser.post(path), None),
     ],
     ids=["nobody", "stolen key", "no key", "wrong key", "two keys", "origin", "null", "cross-site", "same-site", "host", "GET"],
 )

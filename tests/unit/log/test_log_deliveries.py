@@ -19,10 +19,11 @@ from sidecar.shared.log.sink_tables import write_sink_tables
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
-from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, SinkDelivery, SinkTables
+from sidecar.shared.model.sink_delivery import BatchDone, DroppedRows, SinkDelivery, SinkTables, TableFiles
 from tests.support.eventually import eventually
 from tests.support.former import PREVIOUS
 
+FILES = TableFiles("shop", "orders", 9, 8)
 BATCH = BatchDone(Seq(7), 3, 10, 1_000, 0.25, 0.01, 1_700_000_000_000, (DroppedRows("s", "ü", 3),))
 REPORT = DeliveryReport(
     Seq(7),
@@ -33,7 +34,7 @@ REPORT = DeliveryReport(
     dropped={TableName("s", "ü"): 3},
     rows={"worker": 10, "spark": 1_000},
     spark="ready",
-    sinks=(SinkDelivery("parquet:/out", Seq(7), (BATCH,)), SinkDelivery("json:/out", None, error="full")),
+    sinks=(SinkDelivery("parquet:/out", Seq(7), (BATCH,)), SinkDelivery("json:/out", None, error="full", files=(FILES,))),
     log="0" * 32,
     verification_waits_for="a processor",
 )

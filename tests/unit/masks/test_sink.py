@@ -15,6 +15,7 @@ from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.masks.sink import MaskedForm, MaskedSink, Masking, masked
 from spark_merge.port.contract import Certifies, Gathers, Head, KeepsTables, MasksColumns, Sink
+from spark_merge.port.maintained import CountsFiles
 from spark_merge.port.readable import Readable
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
@@ -26,7 +27,7 @@ from spark_merge.testing.story import TABLES, Story
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change
 from tests.support.masked import SALT, masking, salt_file, slow_hash
 
-PORTS = (Certifies, Gathers, KeepsTables, Readable)
+PORTS = (Certifies, CountsFiles, Gathers, KeepsTables, Readable)
 URIS = [
     "console:?",
     "file://{}/out?format=jsonl",

@@ -18,6 +18,7 @@ from sidecar.shared.log import storage
 from sidecar.shared.log.layout import manifest_name
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.model.nouns import TableName
+from sidecar.shared.model.sink_delivery import TableFiles
 from spark_merge.delivery import loop as loops
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.delivery.loop import SinkLoop
@@ -283,6 +284,20 @@ def test_a_sink_that_waits_for_ever_holds_no_other(story: Story) -> None:
     assert slow.standing().accepted is None
     free.set()
     story.wait_for(slow)
+
+
+class Counting(FileSink):
+    def small_files(self) -> list[TableFiles]:
+        return [TableFiles("shop", "orders", 9, 8)]
+
+
+def test_a_sink_of_files_reports_how_many_there_are(story: Story) -> None:
+    loop = story.start(Counting(sink_folder(str(story.folder / "counting")), log_id="cf", file_format="jsonl"))
+    story.wait_for(loop)
+    assert loop.standing().files == (TableFiles("shop", "orders", 9, 8),)
+    other = story.start(story.sink("other"))
+    story.wait_for(other)
+    assert other.standing().files == ()
 
 
 class Gathering(FileSink):

@@ -7,25 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from sidecar.replay.life import NO_KEY, LiveChange, ReplacedRow, _Changes, _last_change, best, life_of_a_key
+from sidecar.replay.life import NO_KEY, LastTs, ReplacedRow, best, life_of_a_key, replaced
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from sidecar.shared.errors import FeedUnsuitable
-from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
-from spark_merge.port.contract import CHANGES
+from spark_merge.port.contract import DueChunk
 from spark_merge.sinks.files.reader import read_output
+from spark_merge.tail.events import LiveChange
 from tests.recordings.busy import make
 from tests.support.played import Played
 from tests.support.recordings import recording
 
 UID = TableName("shop", "uid")
 SCHEMA = TableSchema(UID, (Column("id", "int", nullable=False), Column("v", "text", nullable=True)), ("id",))
-WINDOW = ClosedWindow("d" * 16, CommitTs(10), CommitTs(20), Seq(0), ())
-CHUNK = ChunkFile(UID, "chunks/d/1.parquet", 1, 1, None, None)
+DUE = DueChunk(UID, CommitTs(10), CommitTs(20), Seq(0), Seq(0), 0, "d" * 16, "chunks/d/1.parquet", 1)
 
 
 def test_a_dropped_row_was_replaced_between_the_marks_and_is_in_no_output(played: Played) -> None:
@@ -33,13 +31,13 @@ def test_a_dropped_row_was_replaced_between_the_marks_and_is_in_no_output(played
     for row in output_of(played):
         if row["origin"] == "dump":
             from_chunks[row["table"], repr(row["key"])].append((row["dump_id"], int(row["commit_ts"])))
-    dropped_rows = list(_Changes(played.replay.log).dropped_rows())
+    dropped_rows, _ = replaced(played.replay.log)
     assert 0 < len(dropped_rows) <= sum(played.report.dropped.values())
     for one in dropped_rows:
-        assert one.window.low_ts < one.change.commit_ts <= one.window.high_ts
+        assert one.due.low_ts < one.change.commit_ts <= one.due.high_ts
         assert one.change.after != one.row
         key = dict(zip(one.schema.key, one.key, strict=True))
-        assert (one.window.dump_id, one.window.high_ts) not in from_chunks[one.schema.name.table, repr(key)]
+        assert (one.due.dump_id, one.due.high_ts) not in from_chunks[one.schema.name.table, repr(key)]
 
 
 def output_of(played: Played) -> list[dict[str, Any]]:
@@ -53,13 +51,12 @@ def shown(text: str | None) -> str:
 
 def test_the_life_says_change_chunk_row_output_and_truth_of_one_key(played: Played) -> None:
     replay, (head, window, change, row, consumer, output_row, truth) = played.replay, played.report.key_life.splitlines()
-    history = _Changes(replay.log)
-    one = best(history.dropped_rows(), history.last_ts)
+    one = best(*replaced(replay.log))
     assert one is not None
     assert head == f"The life of one key: {one.schema.name}, " + ", ".join(
         f"{name} {value!r}" for name, value in zip(one.schema.key, one.key, strict=True)
     )
-    assert f"commit-ts {one.window.low_ts} and {one.window.high_ts}" in window
+    assert f"commit-ts {one.due.low_ts} and {one.due.high_ts}" in window
     assert "update at " in change
     assert f"commit-ts {one.change.commit_ts}, between the marks" in change
     assert one.change.after is not None
@@ -95,21 +92,13 @@ def test_where_no_key_qualifies_it_says_so(tmp_path: Path) -> None:
 
 def test_an_update_that_no_change_followed_is_reported_of_first() -> None:
     update = LiveChange(CommitTs(15), "update", ("1", "a"), ("1", "b"))
-    followed = ReplacedRow(SCHEMA, ("1",), WINDOW, CHUNK, ("1", "a"), update)
+    followed = ReplacedRow(SCHEMA, ("1",), DUE, ("1", "a"), update)
     deleted = replace(followed, key=("2",), row=("2", "a"), change=LiveChange(CommitTs(16), "delete", ("2", "a"), None))
     last = replace(followed, key=("3",), row=("3", "a"))
-    last_ts = {(UID, '["1"]'): CommitTs(30), (UID, '["2"]'): CommitTs(16), (UID, '["3"]'): CommitTs(15)}
+    last_ts: LastTs = {(UID, ("1",)): CommitTs(30), (UID, ("2",)): CommitTs(16), (UID, ("3",)): CommitTs(15)}
     assert best(iter([followed, deleted, last]), last_ts) is last
     assert best(iter([deleted, followed]), last_ts) is deleted
     assert best(iter([]), last_ts) is None
-
-
-def test_a_change_outside_the_window_has_replaced_nothing() -> None:
-    """The segments of a window have changes before and after it."""
-    fixed = {"seq": 0, "rank": 1, "ordinal": 0, "schema": "shop", "table": "uid", "op": "update", "key": '["1"]', "before": ["1", "-"]}
-    rows = [fixed | {"commit_ts": ts, "after": ["1", str(ts)]} for ts in (10, 15, 20, 21)]
-    change = _last_change([pa.Table.from_pylist(rows, schema=CHANGES)], '["1"]', WINDOW)
-    assert change == LiveChange(CommitTs(20), "update", ("1", "-"), ("1", "20"))
 
 
 def test_without_json_lines_there_is_no_life(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from sidecar.shared.model.messages import Brackets, PauseDump, SourceFailed
 from sidecar.shared.model.nouns import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
 from sidecar.shared.model.schema_step import Beside
-from sidecar.shared.model.sink_delivery import SinkDelivery
+from sidecar.shared.model.sink_delivery import SinkDelivery, TableFiles
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.changes import ddl, put, resolved
 from tests.support.eventually import PATIENCE_S, eventually
@@ -344,11 +344,14 @@ def test_what_the_worker_reports_comes_before_what_a_term_ended_with(tmp_path: P
     stage = Stage()
     reported, _ = gauge(stage, stage.attach(), tmp_path)
     assert reported.read(0.0, last_error="Kafka was away").last_error == "Kafka was away"
-    report = DeliveryReport(None, CommitTs(0), "stopped", 1, error="column b: cannot be decoded", skipped=2, guessed=3)
+    files = TableFiles("shop", "orders", 9, 8)
+    sinks = (SinkDelivery("lake", None, files=(files,)), SinkDelivery("files", None))
+    report = DeliveryReport(None, CommitTs(0), "stopped", 1, error="column b: cannot be decoded", skipped=2, guessed=3, sinks=sinks)
     (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
     reported._deliveries._read()
     status = reported.read(1.0, last_error="Kafka was away")
     assert (status.last_error, status.skipped_rows, status.ambiguous_timestamps) == ("column b: cannot be decoded", 2, 3)
+    assert status.files == {"lake": (files,)}
 
 
 def test_what_a_previous_worker_died_of_hides_neither_a_later_death_nor_what_a_sink_fails_of_now(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from sidecar.shared.model.hole import HoleCause, OpenHole
 from sidecar.shared.model.messages import Brackets
 from sidecar.shared.model.nouns import CommitTs, Lane, Seq, TableName, ts_at
 from sidecar.shared.model.progress import DumpState, Progress, TableProgress
-from sidecar.shared.model.sink_delivery import SinkTables
+from sidecar.shared.model.sink_delivery import SinkTables, TableFiles
 from sidecar.shared.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S, eventually
 
@@ -128,6 +128,21 @@ def test_each_sink_says_which_tables_it_has_whole_and_of_many_only_how_many_it_h
     samples = stage.samples()
     assert samples[("ticdc_dump_sink_incomplete_tables", "lake")] == SINK_TABLES_MAX + 1
     assert not any(name == "ticdc_dump_sink_complete" for name, *_ in samples)
+
+
+def test_each_table_of_a_lake_says_how_many_files_it_has_and_of_many_tables_all_do(stage: Stage) -> None:
+    stage.status = SidecarStatus(NAME, 3, "host:1", files={"lake": [TableFiles("shop", "a", 9, 8), TableFiles("shop", "b", 1, 0)]})
+    files = {name: value for name, value in stage.samples().items() if name[0].startswith("ticdc_dump_lake")}
+    assert files == {
+        ("ticdc_dump_lake_files", "shop", "lake", "a"): 9,
+        ("ticdc_dump_lake_files", "shop", "lake", "b"): 1,
+        ("ticdc_dump_lake_small_files", "shop", "lake", "a"): 8,
+        ("ticdc_dump_lake_small_files", "shop", "lake", "b"): 0,
+    }
+    many = [TableFiles("shop", str(number), 3, 2) for number in range(SINK_TABLES_MAX + 1)]
+    stage.status = SidecarStatus(NAME, 3, "host:1", files={"lake": many})
+    files = {name: value for name, value in stage.samples().items() if name[0].startswith("ticdc_dump_lake")}
+    assert list(files.values()) == [3 * len(many), 2 * len(many)]
 
 
 def test_a_sink_says_how_many_tables_have_a_hole_and_how_old_the_oldest_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,11 @@ from sidecar.shared.errors import OwnershipLost, SinkError
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.shared.model.sink_delivery import TableFiles
 from spark_merge.merge.cut import units
 from spark_merge.port.contract import Head, Outcome, Owner, Writer
 from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.maintained import FileTotals
 from spark_merge.sinks.delta.sink import DELTA
 from spark_merge.sinks.delta.uri import DeltaSettings
 from spark_merge.sinks.iceberg.sink import ICEBERG
@@ -42,6 +44,7 @@ class MemoryLake:
 
     def __init__(self, *, rows_first: bool, at_once_max: int = 1) -> None:
         self.rows_first, self.at_once_max, self.calls = rows_first, at_once_max, list[str]()
+        self.totals: dict[TableName, FileTotals] = {}
 
     def opened(self, state: OutputState[None]) -> None:
         self.calls.append(f"opened by {state.owner.incarnation}")
@@ -141,6 +144,17 @@ def test_a_ddl_that_no_table_follows_alters_none_and_is_not_accepted(rows_first:
     batch(sink, 1, ORDERS, ddl=query)
     assert (accepted := sink.look()) is not None
     assert accepted.seq == Seq(1)
+
+
+def test_files_are_counted_of_tables_that_have_been_committed_until_they_go() -> None:
+    lake, positions = MemoryLake(rows_first=True), MemoryPositions[None, Any]()
+    sink = sink_of(lake, positions)
+    sink.open(epoch=None)
+    lake.totals = {ITEMS: FileTotals(7, 1 << 30), ORDERS: FileTotals(7, 6)}
+    assert sink.small_files() == [TableFiles("shop", "items", 7, 0), TableFiles("shop", "orders", 7, 6)]
+    (head,) = Segments([1], (), {1: (DdlRecord(CommitTs(100), *ITEMS, "DROP TABLE items"),)}).heads({ORDERS: SCHEMA, ITEMS: OTHER})
+    sink.accept(sink.plan([replace(head, next_schemas={ORDERS: SCHEMA})], cores=1), [])
+    assert sink.small_files() == [TableFiles("shop", "orders", 7, 6)]
 
 
 def test_an_earlier_owner_commits_to_no_table() -> None:

@@ -1,0 +1,161 @@
+"""What a sink has of a key at this moment, and whether that is what the log says.
+
+    the sink's position ─► the key's last version in the log up to there, in the sink's form ─┬─ equal
+    the sink's row, read by its key ──────────────────────────────────────────────────────────┘  or not
+
+- Only for a sink that finds a row by its key without a read of all others (port/readable.py). Nothing is written there.
+- A sink whose rows are not of one position may have a later version than that of its position: it is compared with those, too.
+- Where the log has no version of the key up to the position, or the table's columns changed behind it, nothing is said: a verification
+  (dumpverify) compares with the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.shared.errors import SinkError, TicdcDumpError
+from sidecar.shared.log.manifests import kept, manifest_of
+from sidecar.shared.log.storage import Folder
+from sidecar.shared.model.keyset import Key
+from sidecar.shared.model.nouns import Seq, TableSchema
+from spark_merge.log.read import LoggedSchemas
+from spark_merge.merge.rule import Image
+from spark_merge.port.contract import Accepted, Sink
+from spark_merge.port.keys import key_text
+from spark_merge.port.readable import Readable, Reading, newest
+from spark_merge.sinks.registry import open_sink, why_not_readable
+from spark_merge.tail.events import TailEvent
+from spark_merge.tail.followed import FollowedTable
+from spark_merge.tail.shown import ShownValues, Values
+from spark_merge.verify.look import difference
+from spark_merge.verify.source import key_table
+
+
+class Verdict(StrEnum):
+    """EQUAL: to the log's last version up to the sink's position, or to a later one. DIFFERENT: to each of them. OPEN: it cannot be said;
+    the text says why."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkHas:
+    """`accepted`: the sink's position, None: before the first segment, or not known. `row`: by column, as the sink has it; None: none.
+    `table`: the source's, of which the row is; None where nothing was read."""
+
+    sink: str
+    verdict: Verdict
+    text: str
+    accepted: Seq | None = None
+    row: Mapping[str, str | None] | None = None
+    table: TableSchema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUpKey:
+    """`versions`: what the log has of the key, in its order; without earlier ones if not `whole`. `followed`: as of the log's end."""
+
+    log: Folder
+    log_id: str
+    followed: FollowedTable
+    key: Key
+    versions: Sequence[TailEvent]
+    whole: bool
+
+    def at(self, sinks: Mapping[str, str]) -> Iterator[SinkHas]:
+        """Of each sink, by its name with its URI. A sink that cannot be read says why, and the others follow."""
+        for name, uri in sinks.items():
+            try:
+                with closing(open_sink(uri, log_id=self.log_id)) as sink:
+                    yield self._at(name, uri, sink)
+            except TicdcDumpError as error:
+                yield SinkHas(name, Verdict.OPEN, f"the sink cannot be read: {error.message}")
+
+    def _at(self, name: str, uri: str, sink: Sink) -> SinkHas:
+        if not isinstance(sink, Readable):
+            why = why_not_readable(uri, log_id=self.log_id)
+            return SinkHas(name, Verdict.OPEN, f"its rows cannot be read back: {why}")
+        if not sink.finds_keys:
+            why = "it cannot find a row by its key without a read of the whole table: dumpverify compares it"
+            return SinkHas(name, Verdict.OPEN, why)
+        position = sink.look()
+        if position is None:
+            return SinkHas(name, Verdict.OPEN, "it has accepted nothing yet")
+        table = self._table(position)
+        if table is None or len(table.key) != len(self.key):
+            return SinkHas(name, Verdict.OPEN, "the table is not there at the sink's position, or has another key", position.seq)
+        reading = sink.reading(table, parts=1, keys=key_table(table, [self.key]))
+        return self._compared(name, table, reading, reading.accepted or position)
+
+    def _table(self, position: Accepted) -> TableSchema | None:
+        """In the sink. A segment that retention has removed has left the schemas to the next one."""
+        manifest = manifest_of(self.log, position.seq)
+        if manifest is None and (first := manifest_of(self.log, Seq(kept(self.log).start))) is not None and first.seq > position.seq:
+            return copy(self.followed).at(LoggedSchemas(self.log, first.schemas))
+        if manifest is None:
+            raise SinkError(f"segment {position.seq}, which the sink ends with, is not in the log", hint="see dumpquery, then try again")
+        return copy(self.followed).at(LoggedSchemas(self.log, manifest.next_schemas or manifest.schemas))
+
+    def _compared(self, name: str, table: TableSchema, reading: Reading, position: Accepted) -> SinkHas:
+        shape = reading.schema or table
+        row = _row_of(reading, shape, self.key)
+        has = None if row is None else dict(zip(shape.column_names(), row, strict=True))
+        mine = [one for one in self.versions if not one.sinks or name in one.sinks]
+        known = [one for one in mine if one.seq <= position.seq]
+        if not known:
+            why = "the log has no version of the key up to the sink's position" if self.whole else (
+                "the events that were looked at have no version of the key up to the sink's position: raise --limit"
+            )  # fmt: skip
+            return SinkHas(name, Verdict.OPEN, why, position.seq, has, table)
+        later = [one for one in mine if one.seq > position.seq]
+        for version in [known[-1], *([] if reading.exact else later)]:
+            if version.schema is None or version.schema.columns != table.columns:
+                return SinkHas(name, Verdict.OPEN, "a schema change came after the key's last version", position.seq, has, table)
+            if difference(shape, _text_of(self.key), _in_form(version, reading), row) is None:
+                more = f"; later ones in the log: {len(later)}" if later and version is known[-1] else ""
+                text = f"equal to the version of commit-ts {version.commit_ts}{more}"
+                return SinkHas(name, Verdict.EQUAL, text, position.seq, has, table)
+        text = f"different from the log's version of commit-ts {known[-1].commit_ts}"
+        return SinkHas(name, Verdict.DIFFERENT, text, position.seq, has, table)
+
+
+def sink_json(has: SinkHas, shown: ShownValues) -> dict[str, Any]:
+    """deploy/TAIL.md names the fields."""
+    return {"kind": "sink", "sink": has.sink, "verdict": has.verdict, "seq": has.accepted, "row": shown_row(has, shown), "text": has.text}
+
+
+def shown_row(has: SinkHas, shown: ShownValues) -> Values | None:
+    """None: no row, or none that was read."""
+    return None if has.row is None or has.table is None else shown.sink_row(has.sink, has.table, has.row)
+
+
+def _row_of(reading: Reading, shape: TableSchema, key: Key) -> Image | None:
+    rows = newest(reading, shape)
+    if rows.num_rows:
+        rows = rows.filter(pc.equal(key_text([rows.column(name) for name in shape.key]), _text_of(key)))
+    if rows.num_rows > 1:
+        raise SinkError(f"the sink has the key in {rows.num_rows} rows", hint="dumpverify --repair removes what is too much")
+    return tuple(rows.column(name)[0].as_py() for name in shape.column_names()) if rows.num_rows else None
+
+
+def _text_of(key: Key) -> str:
+    return str(key_text([pa.array([part], pa.string()) for part in key])[0].as_py())
+
+
+def _in_form(version: TailEvent, reading: Reading) -> Image | None:
+    """As the sink promises to have it; None: no row."""
+    if version.after is None or reading.form is None or version.schema is None:
+        return version.after
+    names = version.schema.column_names()
+    rows = reading.form(pa.table({name: pa.array([text], pa.string()) for name, text in zip(names, version.after, strict=True)}))
+    return tuple(column[0].as_py() for column in rows.columns)
