@@ -42,7 +42,7 @@ PACKERS: dict[Compression, Callable[[bytes], bytes]] = {
 
 every_protocol = pytest.mark.parametrize("protocol", CARRIERS)
 every_feed_that_is_written = pytest.mark.parametrize("protocol", [one for one in WRITTEN if one in CARRIERS])
-every_form = pytest.mark.parametrize("protocol", CARRIERS | WRITTEN)
+every_form = pytest.mark.parametrize("protocol", list(CARRIERS | WRITTEN))
 every_form_with_any_name = pytest.mark.parametrize("protocol", [name for name, one in (CARRIERS | WRITTEN).items() if not one.by_registry])
 """In Avro two names can be one."""
 every_architecture = pytest.mark.parametrize("architecture", get_args(Architecture))
@@ -223,7 +223,7 @@ def test_what_the_log_keeps_of_a_message_is_the_message_again(protocol: str, arc
 def test_two_arrivals_of_a_change_are_one_and_other_changes_are_others(protocol: str, architecture: Architecture) -> None:
     codec = codec_of(protocol)
     rows = changes(SMALL, (None, ["1", "a"]), (None, ["1", "b"]), (["1", "a"], ["1", "b"]), (["1", "b"], None))
-    read = rows_of(codec, [*(written := encoder_of(protocol, architecture).rows(SMALL, rows, None)), *written])
+    read = rows_of(codec, 2 * list(encoder_of(protocol, architecture).rows(SMALL, rows, None)))
     results = [codec.identity(one) for one in read]
     assert results[:4] == results[4:]
     assert len(set(results)) == 4

@@ -61,6 +61,8 @@ OUTPUTS: dict[str, Uri] = {
     "http": _http,
     "kafka open-protocol": _kafka("open-protocol"),
     "kafka canal-json": _kafka("canal-json"),
+    "kafka debezium": _kafka("debezium"),
+    "kafka debezium without schemas": _kafka("debezium&debezium-disable-schema=true"),
     "kafka avro": _avro("avro&avro-bigint-unsigned-handling-mode=string"),
     "kafka debezium-avro": _avro("debezium-avro&invalid-dates=null-or-epoch"),
 }  # fmt: skip

@@ -21,7 +21,7 @@ from tests.unit.encode.debezium_tables import EVERY, KINDS, one_column
 from tests.unit.encode.open_tables import Image, changes
 
 TS = CommitTs((1_795_231_963_612 << 18) + 5)
-PLAIN = {PREFIX: "p", BARE: "true"}
+Pair = tuple[Image | None, Image | None]
 ORDERS = one_column("char(9)")
 
 
@@ -31,9 +31,7 @@ def made(**options: str) -> DebeziumEncoder:
     )
 
 
-def payloads(
-    made_by: DebeziumEncoder, schema: TableSchema, *pairs: tuple[Image | None, Image | None], **more: Any
-) -> list[tuple[Any, Any]]:
+def payloads(made_by: DebeziumEncoder, schema: TableSchema, *pairs: Pair, **more: Any) -> list[tuple[Any, Any]]:
     return [
         (json.loads(key or b""), json.loads(value or b"")) for key, value in made_by.rows(schema, changes(schema, *pairs), None, **more)
     ]
@@ -66,7 +64,8 @@ def test_a_schema_is_in_front_of_each_payload() -> None:
 
 
 def test_messages_with_schemas_are_a_sequence_like_any_other() -> None:
-    rows = made(debezium_disable_schema="false").rows(ORDERS, changes(ORDERS, *((None, [str(at), "a"]) for at in range(5))), None)
+    pairs: list[Pair] = [(None, [str(at), "a"]) for at in range(5)]
+    rows = made(debezium_disable_schema="false").rows(ORDERS, changes(ORDERS, *pairs), None)
     assert len(rows) == 5
     assert [rows[at] for at in range(5)] == list(rows)
     assert list(rows[1:3]) == list(rows)[1:3]
@@ -153,7 +152,8 @@ def test_a_ddl_and_a_mark() -> None:
 @pytest.mark.parametrize("day", ["0000-00-00", "2020-00-10", "2020-02-30", "0000-03-01"])
 def test_a_date_that_no_calendar_has_stops_the_sink_or_is_null_or_1970(sql: str, day: str) -> None:
     text = {"date": day, "datetime(3)": f"{day} 00:00:00.000", "timestamp": f"{day} 00:00:00"}[sql]
-    schema, rows = one_column(sql), (None, ["1", text])
+    schema = one_column(sql)
+    rows: Pair = (None, ["1", text])
     with pytest.raises(SinkError, match=rf'(?s)shop\.t\.c of the row with key \["1"\] is {text}, which no.*{INVALID_DATES}=null-or-epoch'):
         payloads(made(), schema, rows)
     ((_, value),) = payloads(made(invalid_dates="null-or-epoch"), schema, rows)
@@ -165,7 +165,8 @@ def test_a_date_that_no_calendar_has_stops_the_sink_or_is_null_or_1970(sql: str,
 
 
 def test_a_number_that_a_long_does_not_hold_stops_the_sink_and_names_the_option() -> None:
-    schema, row = one_column("bigint(20) unsigned"), (None, ["1", str(1 << 63)])
+    schema = one_column("bigint(20) unsigned")
+    row: Pair = (None, ["1", str(1 << 63)])
     with pytest.raises(SinkError, match=rf"(?s)shop\.t\.c holds .*above 2\^63-1, and {UNSIGNED} is long.*precise or string"):
         payloads(made(bigint_unsigned_handling_mode="long"), schema, row)
     ((_, value),) = payloads(made(bigint_unsigned_handling_mode="string"), schema, row)
@@ -197,7 +198,7 @@ def test_no_row_is_in_a_file() -> None:
 
 
 def test_large_pieces_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs: list[tuple[Image | None, Image | None]] = [(None, [str(at), "x" * 100]) for at in range(64)]
+    pairs: list[Pair] = [(None, [str(at), "x" * 100]) for at in range(64)]
     whole = list(made().rows(ORDERS, changes(ORDERS, *pairs), None))
     monkeypatch.setattr("spark_merge.codecs.encode.debezium._BLOCK_BYTES_MAX", 1000)
     assert list(made().rows(ORDERS, changes(ORDERS, *pairs), None)) == whole

@@ -56,7 +56,7 @@ def test_doubles_keep_their_value_and_the_sign_of_zero(values: list[float | None
 
 @given(st.lists(st.none() | st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=4)))
 def test_vectors_are_arrays_of_floats(values: list[list[float] | None]) -> None:
-    results = read("array", pa.list_(pa.float32()), values)
+    results = [one and [float(number) for number in one] for one in read("array", pa.list_(pa.float32()), values)]
     assert pa.array(results, pa.list_(pa.float32())).equals(pa.array(values, pa.list_(pa.float32())))
 
 
