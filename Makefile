@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/model tests/test_tidy.py tests/test_maps.py tests/test_words.py
 TOOLS := tests/tools/bench tests/tools/fuzz tests/tools/peers tests/tools/rig tests/tools/soak
 
-.PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean
+.PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock dist deb clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -35,9 +35,7 @@ $(STAMP): requirements.lock pyproject.toml deploy/check-machine
 	@touch $@
 
 demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; verify the output, write the report of the dump, print the life of a key (under 45 s)
-	@$(BIN)/python -m tests.recordings.busy out/demo-recording
-	@$(BIN)/ticdc-dump replay out/demo-recording --brackets watermark --chunk-rows 2000 --speed 1 --rows-per-second 6500 \
-	  --delivery-bound-seconds 2 --crashes 1 --schedule-seed 5 --out out/demo --report out/demo-report.html --key-life
+	@$(BIN)/ticdc-dump demo
 
 fast: setup ## the tests that need no server and no Spark (about six minutes on two cores)
 	@TICDC_DUMP_LANE=fast $(PYTEST) -n $(WORKERS) $(PURE)
@@ -109,7 +107,14 @@ screenshots: setup ## renew the console's pictures in deploy/images (needs chrom
 
 lock: ## lock the dependencies again (needs uv in .venv)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --all-extras --group dev pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --all-extras --constraints requirements.lock pyproject.toml -o requirements-runtime.lock
+
+dist: setup ## build the wheel and the source distribution into dist, twice, and compare the bytes
+	@$(BIN)/python -m tests.support.distribution dist
+
+deb: dist ## build the Debian package into dist, for the Python of this Debian or Ubuntu (DEB_PYTHON=/usr/bin/python3)
+	@deploy/debian/build dist/*.whl dist
 
 clean: ## remove what was made
-	@rm -rf .venv out build spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv out build dist spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find sidecar spark_merge proto tests -name __pycache__ -prune -exec rm -rf {} +

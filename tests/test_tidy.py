@@ -99,9 +99,8 @@ def _whole(name: str) -> str:
 ROOMS = {_whole(room): [_whole(name) for name in below.split()] for room, below in _BELOW.items()}
 
 WALLS = {
-    "pyspark": "spark_merge.worker.job spark_merge.worker.spark_sql spark_merge.worker.daemon sidecar.replay.replay "
-    "sidecar.preflight.executors",
-    "py4j": "spark_merge.worker.job spark_merge.worker.spark_sql sidecar.preflight.executors",
+    "pyspark": "spark_merge.worker.session spark_merge.worker.spark_sql spark_merge.worker.daemon sidecar.preflight.executors",
+    "py4j": "spark_merge.worker.session spark_merge.worker.spark_sql sidecar.preflight.executors",
     "fsspec": "sidecar.shared.log.storage",
     "s3fs": "sidecar.shared.log.storage",
     "botocore": "sidecar.shared.log.storage",
@@ -123,7 +122,7 @@ WALLS = {
     "starlette": "sidecar.console",
     "uvicorn": "sidecar.console",
     "jinja2": "sidecar.console sidecar.report",
-    "polars": "spark_merge.codecs.encode spark_merge.sinks.formats spark_merge.verify",
+    "polars": "spark_merge.codecs.encode spark_merge.sinks.formats spark_merge.verify spark_merge.worker.daemon",
     "clickhouse_connect": "spark_merge.sinks.clickhouse",
     "re2": "sidecar.shared.ticdc",
     "urllib3": "spark_merge.sinks.http spark_merge.sinks.clickhouse spark_merge.sinks.kafka.schema_registry",

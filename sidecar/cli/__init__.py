@@ -5,6 +5,7 @@
     dump_options  what options of several commands say;  query_command  dumpquery;  verify_command  dumpverify
     usage         the help, and what is said of wrong usage
     init, check, size, skip, park, holes, tail, maintain, remove, pump, completion     one command each
+    replay        replay, and demo: a replay of a recording that it makes
     views, dump_view, history_view, verify_view, init_view, tail_view   what people see of a replay, a dump, the last dumps, a verification,
                   a setup, a table's rows in the log
     timeline_view   the last minutes of a dump as lines of blocks

@@ -1,7 +1,8 @@
 """`ticdc-dump completion SHELL`: what the shell completes, out of the command line's own parser.
 
 The script has all commands, their options and the words that an option may have, so that a TAB starts no process. Where nothing of these
-fits, and for the values of other options, the shell completes names of files. zsh reads bash's script (bashcompinit).
+fits, and for the values of other options, the shell completes names of files. zsh reads bash's script (bashcompinit). `make pages` writes
+the scripts to deploy/completion, which packages install where the shells look for them.
 """
 
 from __future__ import annotations
@@ -69,12 +70,16 @@ def _words(param: Any) -> tuple[str, ...] | None:
     return None if choices is None else tuple(map(str, choices))
 
 
+_ZSH_AUTOLOADED = "[[ $zsh_eval_context[-1] != loadautofunc ]] || _bash_complete -o default -F _ticdc_dump\n"
+"""A file of `fpath` is read at the first TAB: it answers that one, too."""
+
+
 def script(shell: Shell, commands: Sequence[CompletedCommand]) -> str:
     match shell:
         case Shell.BASH:
             return _bash(commands)
         case Shell.ZSH:
-            return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(commands)}"
+            return f"#compdef {PROGRAM}\nautoload -U +X bashcompinit && bashcompinit\n{_bash(commands)}{_ZSH_AUTOLOADED}"
         case Shell.FISH:
             return "\n".join(_fish(commands)) + "\n"
 

@@ -10,34 +10,26 @@ Exit codes: 0 done (and, for a replay, equal to the truth); 1 the output differs
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import sidecar.cli.environment  # first: before gRPC is loaded
-from sidecar.cli import check, completion, dump_commands, holes, init, maintain, park, pump, remove, size, skip, tail
+from sidecar.cli import check, completion, dump_commands, holes, init, maintain, park, pump, remove, replay, size, skip, tail
 from sidecar.cli.usage import CONTEXT, Command, Commands, Use
 from sidecar.shared.errors import TicdcDumpError
 
 if TYPE_CHECKING:
     from sidecar.shared.config import Config
 
-EXIT_DIFFERENT, EXIT_ERROR = 1, 3
+EXIT_ERROR = 3
 
 
 ConfigPath = Annotated[Path, typer.Option("--config", help="The sidecar's settings (TOML); see deploy/config.example.toml.")]
-
-
-class ReplayBrackets(StrEnum):
-    RECORDED = "recorded"
-    WATERMARK = "watermark"
-    SNAPSHOT = "snapshot"
 
 
 app = typer.Typer(
@@ -63,63 +55,6 @@ def _root(
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
     """Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes."""
-
-
-@app.command(cls=Command, rich_help_panel=Use.RARE)
-def replay(
-    recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
-    feed: Annotated[
-        str | None, typer.Option(help="The recording's changefeed to play, kv (raw key-values) or binlog (TiDB-Binlog's pumps).")
-    ] = None,
-    brackets: Annotated[
-        ReplayBrackets, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")
-    ] = ReplayBrackets.RECORDED,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows a chunk SELECT asks for (not with recorded brackets).")] = 1000,
-    tables: Annotated[str, typer.Option(help="Tables to dump, as TiCDC table rules: shop.*,!shop.event_*")] = "*.*",
-    schedule_seed: Annotated[int, typer.Option(help="Decides interleaving, moments of reads and marks, pauses, restarts, crashes.")] = 0,
-    crashes: Annotated[
-        int, typer.Option(min=0, help="How often the sidecar dies between two durable steps; with --speed spread over the recording.")
-    ] = 0,
-    resends: Annotated[int, typer.Option(min=0, help="How often TiCDC restarts and sends the tail of its lanes again.")] = 0,
-    speed: Annotated[float | None, typer.Option(min=0.1, help="Recorded seconds a second; default: as fast as it goes.")] = None,
-    sink: Annotated[list[str] | None, typer.Option(help="Sink URI, may be repeated; default: file://OUT/output?format=jsonl")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the log and the default sink; default: out/NAME-FEED-BRACKETS.")] = None,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    worker_rows: Annotated[
-        int | None, typer.Option(min=0, help="Live rows of a batch up to which it never runs on Spark; default: 20,000; 0: all batches do.")
-    ] = None,
-    rows_per_second: dump_commands.RowsPerSecond = None,
-    delivery_bound_seconds: dump_commands.DeliveryBound = None,
-    report: Annotated[Path | None, typer.Option(help="Write the report of the dump to this file (HTML), as a sidecar does.")] = None,
-    key_life: Annotated[
-        bool, typer.Option("--key-life", help="Tell the life of one key that a live change has replaced in a chunk.")
-    ] = False,
-    verify: Annotated[bool, typer.Option(help="Compare the output with the recorded tables.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-) -> None:
-    """Play a recorded TiCDC stream with a dump in the middle of it, and compare the merged output with the recorded tables."""
-    from sidecar.cli.terminal import View, console_for
-    from sidecar.cli.views import ReplayLooks, outcome
-    from sidecar.replay.replay import run
-    from sidecar.replay.report import ReplaySettings
-    from sidecar.shared.model.messages import Pace
-    from sidecar.shared.ticdc.table_rules import split_rules
-    from spark_merge.delivery.places import WORKER_ROWS
-
-    console, looks = console_for(as_json=as_json), ReplayLooks()
-    settings = ReplaySettings(
-        recording, feed=feed, brackets=brackets.value, chunk_rows=chunk_rows, tables=tuple(split_rules(tables)), seed=schedule_seed,
-        crashes=crashes, resends=resends, speed=speed, sinks=tuple(sink or ()), out=out, master=master, verify=verify,
-        pace=Pace(rows_per_s=rows_per_second or 0, delivery_bound_s=delivery_bound_seconds or 0.0),
-        worker_rows=WORKER_ROWS if worker_rows is None else worker_rows, report=report, key_life=key_life,
-    )  # fmt: skip
-    with View(console) as view:
-        done = run(settings, lambda status: view.show(looks.look(status)))
-    if as_json:
-        typer.echo(json.dumps(done.to_json()))
-    for part in outcome(done):
-        console.print(part, highlight=False, soft_wrap=True)
-    raise typer.Exit(0 if done.ok else EXIT_DIFFERENT)
 
 
 def _begun(path: Path) -> Config:
@@ -167,6 +102,12 @@ def run(config: ConfigPath) -> None:
             attached.close()
 
 
+def _log_of(settings: Config) -> str:
+    from sidecar.run.changefeed_watch import log_of
+
+    return log_of(settings)
+
+
 @app.command(cls=Command, rich_help_panel=Use.RUN)
 def merge(
     config: ConfigPath,
@@ -176,7 +117,6 @@ def merge(
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
     import sidecar.shared.process.plain_arrow  # noqa: F401  # before anything makes an array
-    from sidecar.run.changefeed_watch import log_of
     from sidecar.run.logs import defects_reported
     from sidecar.shared.log.disjoint import check_disjoint
     from sidecar.shared.log.identity import name_of, own_id
@@ -186,23 +126,28 @@ def merge(
     from spark_merge.delivery.batches import JobSettings
     from spark_merge.delivery.watchdog import Watchdog
     from spark_merge.verify.lateness import LATE_S
-    from spark_merge.worker.read_reach import reading_settings
+    from spark_merge.worker.source_server import source_server
     from spark_merge.worker.worker import Worker, WorkerSettings
     from spark_merge.worker.worker import end_with_stdin as watch_stdin
 
     raise_limit()
     settings = _begun(config)
     check_disjoint(settings.log.uri, settings.sinks)
-    log_id = log_id or log_of(settings)
+    log_id = log_id or _log_of(settings)
     log, kafka = log_folder(settings.log.uri), settings.kafka
     job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
-    spark, reading = settings.spark, reading_settings(settings)
+    spark, reading = settings.spark, None
+    if settings.reads_on_spark:
+        from spark_merge.worker.read_reach import reading_settings
+
+        reading = reading_settings(settings)
     worker = Worker(
         WorkerSettings(
             *(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
-            source=reading.source.server,
+            source=source_server(settings.source),
             late_s=settings.dump.delivery_bound_s or LATE_S,
             reading=reading,
+            idle_s=spark.idle_s,
         ),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,
@@ -214,6 +159,7 @@ def merge(
         worker.run()
 
 
+replay.register(app)
 dump_commands.register(app)
 init.register(app)
 check.register(app)

@@ -97,7 +97,7 @@ def _spark(settings: Config) -> Iterator[Sql]:
     from contextlib import closing
     from functools import partial
 
-    from spark_merge.worker.job import session
+    from spark_merge.worker.session import session
     from spark_merge.worker.spark_sql import SparkSql
 
     with closing(SparkSql(partial(session, master=settings.spark.master, memory=settings.spark.memory))) as sql:

@@ -24,8 +24,8 @@ def spark_session(config: Config, *, requested_for: bool) -> Checking[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from spark_merge.worker.job import session
     from spark_merge.worker.read_reach import reading_settings, try_reads
+    from spark_merge.worker.session import session
 
     section, settings = config.spark, reading_settings(config)
     folder, with_ = settings.log, config.dump.read_with

@@ -6,6 +6,7 @@
     kv, kv_rows, binlog, binlog_rows, net_rows   the same for key-values and for TiDB-Binlog
     feed, source, played, recorded_dump, recorded_time   the stand-ins for the ports;  operator, crashes  what happens to them
     progress_file                             a sidecar without etcd
+    busy                                      makes the recording of the demo
 
 judge/ compares the output with the truth. Of the product only the command line imports this.
 """

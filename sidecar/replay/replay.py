@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import sidecar
 from sidecar.adapters.clock import MonotonicClock
@@ -51,7 +50,8 @@ from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.kit.errors import sink_folder
 from spark_merge.sinks.registry import open_sinks
 from spark_merge.worker.greeting import without_greeting
-from spark_merge.worker.job import SparkJob, SparkTasks, session
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.spark_tasks import RunningSpark, SparkTasks
 
 STEPS_MAX = 5_000_000
 """A replay that has not ended by then never ends; the error says what it waits for."""
@@ -93,7 +93,7 @@ class Replay:
         self.tables = self._scope()
         open_sinks(settings.sinks, log_id="")  # what cannot be opened is reported before anything is made
         self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.feed.name}-{settings.brackets}").resolve()
-        _make_empty(self.out)
+        make_empty(self.out)
         if settings.report is not None:
             check_writable(settings.report)
         self.log: Folder = open_folder(f"{self.out}/log")
@@ -117,9 +117,9 @@ class Replay:
         self.kept_report: ReportedDump | None = None
         self.epoch = self.repeats = 0
 
-    def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], SparkSession]) -> ReplayReport:
-        """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes the
-        session, where a batch needs Spark: what is small is merged in this process (spark_merge/delivery/places.py)."""
+    def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], RunningSpark]) -> ReplayReport:
+        """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes a
+        Spark, where a batch needs one: what is small is merged in this process (spark_merge/delivery/places.py)."""
         self.spark = SparkJob(SparkTasks(begin, when_needed=True), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
         self.began_s = self.clock.now_s()
@@ -311,14 +311,16 @@ class Replay:
 def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> ReplayReport:
     """Check the settings, start Spark, play."""
 
-    def begin() -> SparkSession:
+    def begin() -> RunningSpark:
+        from spark_merge.worker.session import OpenSession, session
+
         with without_greeting():
-            return session(master=settings.master)
+            return OpenSession(session(master=settings.master))
 
     return Replay(settings).run(show, begin)
 
 
-def _make_empty(out: Path) -> None:
+def make_empty(out: Path) -> None:
     """An empty folder with our sign in it. Removes a previous replay's files, and nothing else that a user may have there."""
     if out.is_dir() and any(out.iterdir()) and not (out / REPLAY_SIGN).exists():
         raise SinkError(f"{out} is not empty and not of a previous replay", hint="give a new or empty folder with --out")

@@ -265,7 +265,7 @@ class Sidecar:
             ending.callback(self._disown)
             if self._full:
                 term.make_room(self.stopping)
-            term.begin(partial(self._open, brought, holes := SeenHoles()))
+            term.begin(partial(self._open, epoch, brought, holes := SeenHoles()))
             if brought.parking is not None:
                 term.parking = brought.parking
                 brought.parking.passed = partial(note_passed, term.pipeline, holes)
@@ -299,8 +299,8 @@ class Sidecar:
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, services: Services, waited_s: float) -> None:
         """Raises what ends the term."""
-        pipeline, log_id = term.pipeline, self.changefeed.log_id
-        self._between.enter(pipeline.pace, term.epoch, log_id, own_id=pipeline.outside.log.id, full=self._full)
+        pipeline = term.pipeline
+        self._between.enter(pipeline.pace, term.epoch, full=self._full)
         process = f"{socket.gethostname()}:{os.getpid()}"
         events = StatusEvents(self.config, self.changefeed, brought.place(), waited_s=waited_s)
         gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
@@ -337,7 +337,8 @@ class Sidecar:
         self.server.owner(owns=False)
         self.requests.abandon("this sidecar is no longer the owner of the changefeed")
 
-    def _open(self, brought: Brought, holes: SeenHoles, segments: SegmentLog, opened: ExitStack) -> Outside:
+    def _open(self, epoch: int, brought: Brought, holes: SeenHoles, segments: SegmentLog, opened: ExitStack) -> Outside:
+        self._between.begin(epoch, self.changefeed.log_id, own_id=segments.id)
         lasting = Lasting(self.config, self.changefeed, self.requests, self.clock, self.spill, self.deliveries, self.scope, self._remote)
         progress = EtcdProgress(self.client, self.root, self.ownership, note)
         return outside_of(brought, lasting, progress, segments, holes, opened)

@@ -1,6 +1,6 @@
 """What a process keeps from one term to the next, while nobody else owns the changefeed: its merge worker with Spark, and the pace.
 
-    term ends ─► kept ─► term: the worker serves the next epoch, the pace knows what it has learned
+    term ends ─► kept ─► term: the worker serves the next epoch, the pace knows what it has learned; one that is not there starts early
                   ├─► standby: another process owns it. The worker ends at once, the pace is forgotten
                   └─► WORKER_KEPT_MAX_S passed: the worker ends
 
@@ -35,14 +35,17 @@ class BetweenTerms:
         self._log = ""
         self._lost_s: deque[float] = deque()
 
-    def enter(self, pace: Controller, epoch: int, log_id: str, *, own_id: str, full: bool) -> None:
-        """A term begins to deliver. `own_id`: the log's own, as `claim_log` gave it. `full`: the log has no room, and the sinks make some
-        first, with the worker as it is."""
+    def begin(self, epoch: int, log_id: str, *, own_id: str) -> None:
+        """A term has its log, and opens all else: a worker that is not there starts beside that. `own_id`: the log's own, as `claim_log`
+        gave it."""
         if self._log not in ("", own_id):
             self._end()
             self._pace = None
         self._left_s, self._log = None, own_id
         self._worker.start(epoch, log_id)
+
+    def enter(self, pace: Controller, epoch: int, *, full: bool) -> None:
+        """The term begins to write. `full`: the log has no room, and the sinks make some first, with the worker as it is."""
         if not full:
             self._worker.serve(epoch)
         if self._pace is not None:

@@ -26,7 +26,7 @@ from sidecar.run.merge_process import Death
 from sidecar.shared.config import Config
 from sidecar.shared.errors import TicdcDumpError, parted
 from sidecar.shared.log import storage
-from sidecar.shared.log.delivery_report import DeliveryReport
+from sidecar.shared.log.delivery_report import SPARK_READY, SPARK_STARTING, DeliveryReport
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, utc
 from sidecar.shared.model.progress import OVER, DumpState
 from sidecar.shared.model.sink_delivery import SinkDelivery, SinkTables
@@ -126,10 +126,10 @@ class StatusEvents:
         self._attached = partial(attached, config, changefeed, place, waited_s=waited_s)
         self._dumps, self._holes = DumpEvents(config.dump), HoleEvents()
         self._before: SidecarStatus | None = None
-        self._at_s = self._worker_since_s = 0.0
+        self._at_s = self._worker_since_s = self._spark_since_s = 0.0
         self._minute: _Minute | None = None
         self._began_s, self._began_ts, self._delivers = 0.0, CommitTs(0), False
-        self._spark = ""
+        self._spark = 0, ""
         self._stuck: dict[str, str] = {}
         self._skipped = self._guessed = 0
         self._above: set[tuple[str, str]] = set()
@@ -169,10 +169,14 @@ class StatusEvents:
                 yield LogEvent("merge worker started", {})
             elif now.merge_worker == "running":
                 yield LogEvent("merge worker ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
-        if report is not None and report.spark != self._spark:
-            self._spark = report.spark
-            if self._spark == "ready":
-                yield LogEvent("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+        if report is not None and (spark := (report.pid, report.spark)) != self._spark:
+            before_it, self._spark = self._spark, spark
+            if report.spark == SPARK_STARTING:
+                self._spark_since_s = at_s
+            elif report.spark == SPARK_READY:
+                yield LogEvent("Spark ready", {"seconds": round(at_s - (self._spark_since_s or at_s), 1)})
+            elif before_it == (report.pid, SPARK_READY):
+                yield LogEvent("Spark ended: it was idle", {})
         if report is not None and report.skipped > self._skipped:
             self._skipped = report.skipped
             yield LogEvent("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list shows them"}, "warning")

@@ -172,14 +172,14 @@ class LogSection(_Section, frozen=True, kw_only=True):
 
 
 class SparkSection(_Section, frozen=True, kw_only=True):
-    """`managed`: the sidecar starts the merge worker itself and starts it again when it dies; else run
-    `ticdc-dump merge --config …` (or spark-submit) beside it. `worker_rows`: live rows of a batch up to which it always runs in the
-    worker's own process (a larger one does where that ends sooner); 0: everything runs on Spark."""
+    """`managed`: the sidecar starts the merge worker itself and starts it again when it dies; else run `ticdc-dump merge --config …` (or
+    spark-submit) beside it. `worker_rows`, `idle_s`: when Spark is used, and when it ends; 0: always, and never."""
 
     master: Name = "local[*]"
     memory: Annotated[str, Meta(pattern="^[1-9][0-9]{0,9}[kmgtKMGT]$")] = "2g"
     managed: bool = True
     worker_rows: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 20_000
+    idle_s: Annotated[float, Meta(ge=0, le=86_400)] = 600.0
 
 
 class DumpSection(_Section, frozen=True, kw_only=True):

@@ -9,9 +9,9 @@ it has one core for the task. So a batch runs here if this process is expected t
   as cost the same, nothing is compared: that is half a second of one core at most, and it runs here.
 - A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
   bytes, wherever it runs: what a task holds is bounded (port/pieces.py).
-- While Spark is not there, everything that may run here does, and batches are cut so that it may. Spark on this machine starts with the
-  first batch that is half as large as that, or when no dump is merged (worker/worker.py): a dump that begins with the worker needs the
-  cores. A cluster's starts at once.
+- While Spark is not there, everything that may run here does, and batches are cut so that it may. Spark on this machine is wanted by a
+  batch that is half as large as that: by a full chunk of a dump, too (worker/spark_tasks.py). It is wanted when such a batch has run, for
+  its start takes a core. A cluster's starts at once.
 - `rows_max` 0: everything runs on Spark.
 
 A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
@@ -100,6 +100,8 @@ class Places:
             cost, _ = _cost(heads, units)
             if cost >= MEASURED_COST_MIN:
                 self._row_s.append((monotonic() - began_s) / cost)
+            if 2 * cost >= self._rows_max:
+                self._spark.want()
         else:
             outcomes, place = self._spark.run(work), SPARK
         self.rows[place] += sum(sum(rows) for outcome in outcomes for rows in outcome.counts.values())
@@ -109,11 +111,7 @@ class Places:
         cost, size = _cost(heads, units)
         if not self._rows_max or size > WORKER_BYTES_MAX:
             return False
-        if not self._spark.ready:
-            if 2 * cost >= self._rows_max:
-                self._spark.want()
-            return True
-        if cost <= self._rows_max * LIVE_ROW_COST:
+        if not self._spark.ready or cost <= self._rows_max * LIVE_ROW_COST:
             return True
         if not self._row_s:
             return False

@@ -53,10 +53,10 @@ class DecodedTables:
 
 
 class DecodedRows:
-    """Rows by their `place`: what was decoded, and how. They are never changed."""
+    """Rows by their `place`: what was decoded, and how. They are never changed. `bytes_max`: that are kept; None: BYTES_MAX."""
 
-    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
-        self._now_s, self._lock = now_s, Lock()
+    def __init__(self, now_s: Callable[[], float] = monotonic, *, bytes_max: int | None = None) -> None:
+        self._now_s, self._bytes_max, self._lock = now_s, bytes_max, Lock()
         self._used_s: dict[Hashable, float] = {}
         self._rows: OrderedDict[Hashable, Future[DecodedTables]] = OrderedDict()
         self._bytes: dict[Hashable, int] = {}
@@ -104,7 +104,7 @@ class DecodedRows:
     def _drop_old(self) -> None:
         until_s = self._now_s() - IDLE_MAX_S
         while (oldest := next((one for one in self._rows if one in self._bytes), None)) is not None:
-            if self._all_bytes <= BYTES_MAX and self._used_s[oldest] >= until_s:
+            if self._all_bytes <= (self._bytes_max or BYTES_MAX) and self._used_s[oldest] >= until_s:
                 break
             del self._rows[oldest], self._used_s[oldest]
             self._all_bytes -= self._bytes.pop(oldest)

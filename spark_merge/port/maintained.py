@@ -55,11 +55,13 @@ class Upkeep:
 class Maintained(Protocol):
     """The tables of a sink's output, for a process that never becomes its writer. Each call raises SinkError."""
 
-    needs_spark: bool
-    """For `compact` and `expire`; else `sql` is not called."""
+    @property
+    def needs_spark(self) -> bool:
+        """For `compact` and `expire`; else `sql` is not called."""
 
-    waits_for_dump: bool
-    """A compaction of a table makes the rest of its dump more expensive, so it waits until the sink has the table whole."""
+    @property
+    def waits_for_dump(self) -> bool:
+        """A compaction of a table makes the rest of its dump more expensive, so it waits until the sink has the table whole."""
 
     def totals(self, name: TableName) -> FileTotals | None:
         """None: there is no such table yet."""

@@ -39,6 +39,8 @@ from spark_merge.tail.events import EventKind, LiveChange, TailEvent
 from spark_merge.verify.look import key_of
 
 _NO_KEYS = pa.array([], pa.string())
+CACHE_BYTES_MAX = 32 << 20
+"""Decoded rows that are kept beside those of the segment: windows reach back to few segments, and who looks takes little of the machine."""
 ROWS_AT_ONCE = 1_000
 """That become Python's objects at once."""
 
@@ -58,7 +60,7 @@ class SegmentEvents:
     """Of one table in one log, for one thread. `cache`: of all that read this log, if they share one."""
 
     def __init__(self, scope: TailScope, cache: DecodedRows | None = None) -> None:
-        self._scope, self._cache = scope, DecodedRows() if cache is None else cache
+        self._scope, self._cache = scope, DecodedRows(bytes_max=CACHE_BYTES_MAX) if cache is None else cache
         self._skips: list[Skip] = []
         self._unreadable: dict[Seq, frozenset[int]] = {}
         key = None if scope.key is None else [pa.array([text], pa.string()) for text in scope.key]

@@ -56,7 +56,7 @@ GROUP_END_S = 1.0
 
 
 class WorkCluster(Protocol):
-    """What does large work of the process's (`job.SparkTasks`)."""
+    """What does large work of the process's (`spark_tasks.SparkTasks`)."""
 
     def each_or_cores(self, work: Sequence[Callable[[], Any]] | None) -> list[Any]: ...
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import zipimport
 
+import polars  # noqa: F401  # sinks load it when they write
 import pyarrow.compute
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager

@@ -13,35 +13,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecar.shared.config import Config, SourceSection
+from sidecar.shared.config import Config
 from sidecar.shared.errors import TicdcDumpError
 from sidecar.shared.log.storage import list_names, log_folder
 from sidecar.shared.mysql.retry import carried_out
 from sidecar.shared.mysql.roles import Role
 from sidecar.shared.mysql.session import MysqlSession
-from sidecar.shared.process.kept_secrets import keep
 from sidecar.shared.reads.tikv_reads import try_tikv
-from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.worker.read_task import TRIED_S, ReadingSettings, ReadSource
-
-
-def source_server(source: SourceSection) -> SqlServer:
-    """The changefeed's upstream, as the SQL sink names a server: on a Spark cluster every host needs the files that it names."""
-    tls, timeout_s = source.tls, max(int(source.statement_timeout_s), 1)
-    server = SqlServer(
-        ((source.host, source.port),),
-        user=source.user,
-        tls=bool(tls.ca_file),
-        password_file=source.password_file,
-        ssl_ca=tls.ca_file,
-        ssl_cert=tls.cert_file,
-        ssl_key=tls.key_file,
-        read_s=timeout_s,
-        write_s=timeout_s,
-    )
-    if not source.password_file:
-        keep(server.SECRET_KIND, str(server), "")
-    return server
+from spark_merge.worker.source_server import source_server
 
 
 def reading_settings(config: Config) -> ReadingSettings:

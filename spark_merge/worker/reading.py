@@ -24,7 +24,7 @@ POOL = "dump"
 
 
 class ReadTasks(Protocol):
-    """What runs them (`job.SparkTasks`)."""
+    """What runs them (`spark_tasks.SparkTasks`)."""
 
     def each(self, work: Sequence[Callable[[], int]], *, group: str) -> list[int]: ...
 

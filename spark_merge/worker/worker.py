@@ -3,8 +3,8 @@
     Job: each sink's loop ─► delivered.json, written here after each batch
 
 - Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
-- It delivers at once, without Spark, which starts when batches are large enough for it or no dump is merged; only what must be Spark's
-  waits (delivery/places.py).
+- It delivers at once, without Spark, which on one machine is there only while large batches need it (spark_tasks.py); only what
+  must be Spark's waits (delivery/places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
 - Verifications run in a process of their own (spark_merge/verify/process.py), and end no delivery.
@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
 
 from sidecar.shared.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.shared.log import storage
@@ -49,9 +50,12 @@ from spark_merge.sinks.registry import open_sinks, outputs_of
 from spark_merge.verify.lateness import LATE_S, Lateness
 from spark_merge.verify.link import BeginVerifying
 from spark_merge.verify.process import VerifyProcess
-from spark_merge.worker.job import SUBMITTED, SparkJob, SparkTasks, session
-from spark_merge.worker.read_task import ReadingSettings
-from spark_merge.worker.reading import ReadingJobs
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.spark_tasks import SUBMITTED, RunningSpark, SparkTasks
+
+if TYPE_CHECKING:
+    from spark_merge.worker.read_task import ReadingSettings
+    from spark_merge.worker.reading import ReadingJobs
 
 STDIN = 0
 
@@ -69,7 +73,8 @@ LOOK_EVERY_S = 1.0
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """`log_id` names the log for ever, in every sink (shared/log/identity.py::name_of). `worker_rows`: delivery/places.py. `source`: what
-    the sinks are verified with; None: they are not. `late_s`: as of Lateness."""
+    the sinks are verified with; None: they are not. `late_s`: as of Lateness. `reading`: with what
+    Spark's tasks read a dump's chunks; None: they do not. `idle_s`: as of SparkTasks."""
 
     job: JobSettings
     sinks: tuple[str, ...]
@@ -80,29 +85,14 @@ class WorkerSettings:
     source: SqlServer | None = None
     late_s: float = LATE_S
     reading: ReadingSettings | None = None
+    idle_s: float = 0.0
 
     @property
     def spark_when_needed(self) -> bool:
-        """Whether Spark starts with the first batch that is large enough for it, or when no dump is merged (`Quiet`): on this machine it
-        takes the cores of a dump that begins with the worker. A cluster's starts at once, and what is wrong with it shows."""
-        return self.worker_rows > 0 and self.master.startswith("local")
-
-
-SPARK_QUIET_S = 10.0
-"""Without a row of a dump: then Spark starts, so that it is there for the next one."""
-
-
-class Quiet:
-    """How long no row of a dump has been merged."""
-
-    def __init__(self, now_s: float) -> None:
-        self._rows, self._since_s = 0, now_s
-
-    def seconds(self, dump_rows: int, now_s: float) -> float:
-        """`dump_rows`: of all dumps so far."""
-        if dump_rows != self._rows:
-            self._rows, self._since_s = dump_rows, now_s
-        return now_s - self._since_s
+        """Whether Spark is there only while it is needed: on this machine it takes memory and cores. It starts at once where a dump cannot
+        begin without it, and on a cluster, so that what is wrong with it shows."""
+        on_cluster = not self.master.startswith("local") or SUBMITTED in os.environ
+        return self.worker_rows > 0 and self.reading is None and not on_cluster
 
 
 class Worker:
@@ -152,6 +142,8 @@ class Worker:
             with self._serving:
                 self._job_runs = job = self._job()
                 if self.settings.reading is not None:
+                    from spark_merge.worker.reading import ReadingJobs
+
                     self._reading = ReadingJobs(self.settings.reading, job.spark, self._notice)
                     if self._wanted is not None:
                         self._reading.want(self._wanted)
@@ -184,21 +176,18 @@ class Worker:
     def _job(self) -> SparkJob:
         settings = self.settings
         sinks = open_sinks(settings.sinks, log_id=settings.log_id)
-        begin = partial(session, master=settings.master, memory=settings.memory)
-        spark = SparkTasks(begin, when_needed=settings.spark_when_needed)
+        spark = SparkTasks(partial(_begin_spark, settings), when_needed=settings.spark_when_needed, idle_s=settings.idle_s)
         outputs = outputs_of(settings.sinks)
         return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, outputs=outputs)
 
     def _mind(self, job: SparkJob) -> None:
         report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
-        quiet = Quiet(time.monotonic())
         while not self.ending.is_set():
             job.changed.wait(LOOK_EVERY_S)
             job.changed.clear()
             job.check()
             job.forget_old()
-            if quiet.seconds(sum(rows.dump for rows in list(job.counts.values())), time.monotonic()) >= SPARK_QUIET_S:
-                job.spark.want()
+            job.spark.end_if_idle()
             self._notice_errors(job)
             if job.opened():
                 self._report_if_it_can_be(job)
@@ -263,6 +252,12 @@ class Worker:
         """With the position that the previous worker reported, where it cannot be opened: its lag does not restart with each worker."""
         previous = self._previous.sinks if self._previous is not None and sink.accepted is None else ()
         return next((replace(sink, upto_ts=one.upto_ts) for one in previous if one.sink == sink.sink), sink)
+
+
+def _begin_spark(settings: WorkerSettings) -> RunningSpark:
+    from spark_merge.worker.session import OpenSession, session  # pyspark: 10 MB that an idle worker does not need
+
+    return OpenSession(session(master=settings.master, memory=settings.memory))
 
 
 def _error_text(error: Exception) -> str:

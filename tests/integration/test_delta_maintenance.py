@@ -19,6 +19,7 @@ from deltalake.table import TableOptimizer
 
 from sidecar.shared.log import storage
 from sidecar.shared.log.storage import open_folder
+from sidecar.shared.model.nouns import TableName
 from spark_merge.port.maintained import Upkeep
 from spark_merge.port.readable import newest
 from spark_merge.sinks.delta.columns import Mode
@@ -249,7 +250,7 @@ def test_files_of_a_batch_that_is_being_written_stay_and_a_dead_workers_go_when_
 def test_a_table_of_somebody_else_is_an_error_and_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story = story_of(tmp_path, "append", 5, monkeypatch)
     story.finish(segments_max=1)
-    other = histories.TableName("s", "others")
+    other = TableName("s", "others")
     root = folder_of(story.place.uri).path(table_place(other))
     for number in range(3):
         write_deltalake(root, pa.table({"id": [number]}), mode="append")

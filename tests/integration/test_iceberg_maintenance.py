@@ -108,8 +108,8 @@ def check_compacted(table: Table) -> None:
     snapshot = table.current_snapshot()
     assert snapshot is not None
     entries = [entry for manifest in snapshot.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
-    (number,) = (one.sequence_number for one in entries if one.data_file.content == DataFileContent.DATA)
-    assert all(one.sequence_number >= number for one in entries)
+    (number,) = (int(one.sequence_number or 0) for one in entries if one.data_file.content == DataFileContent.DATA)
+    assert all(int(one.sequence_number or 0) >= number for one in entries)
     assert totals_of(table).files == len(entries)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def config_of(story: Story, folder: Path, *sinks: str) -> str:
 def test_it_compacts_what_a_dry_run_counts(monkeypatch: pytest.MonkeyPatch, capsys: Said, story: Story, tmp_path: Path) -> None:
     config = config_of(story, tmp_path)
 
-    def said(*options: str) -> tuple[int, dict[str, list[dict[str, object]]]]:
+    def said(*options: str) -> tuple[int, dict[str, list[Any]]]:
         code = run(monkeypatch, "maintain", "--config", config, "--json", *options)
         (sink,) = json.loads(capsys.readouterr().out)["sinks"]
         assert sink["sink"] == "lake"
@@ -98,16 +99,16 @@ def test_a_table_that_fails_is_exit_code_3_and_the_others_are_done(
     assert [one["state"] for one in answer["sinks"][0]["tables"]] == ["failed", "done"]
 
 
-TABLE = TableName("shop", "orders")
+TABLE, MANY = TableName("shop", "orders"), FileTotals(2000, 3 * MIB)
 
 
 @pytest.mark.parametrize(
     ("one", "text"),
     [
         (TableUpkeep(TABLE, UpkeepState.NONE), "shop.orders: no files"),
-        (TableUpkeep(TABLE, UpkeepState.LOOK, *[FileTotals(2000, 3 * MIB)] * 2), "shop.orders: 2,000 files, 3.0 MiB"),
-        (TableUpkeep(TABLE, UpkeepState.DUMP, *[FileTotals(9, MIB)] * 2, 4, 1.25), "4 old files removed; not compacted: "),
-        (TableUpkeep(TABLE, UpkeepState.OVERTAKEN, *[FileTotals(9, MIB)] * 2), "try again later"),
+        (TableUpkeep(TABLE, UpkeepState.LOOK, MANY, MANY), "shop.orders: 2,000 files, 3.0 MiB"),
+        (TableUpkeep(TABLE, UpkeepState.DUMP, MANY, MANY, 4, 1.25), "4 old files removed; not compacted: "),
+        (TableUpkeep(TABLE, UpkeepState.OVERTAKEN, MANY, MANY), "try again later"),
         (TableUpkeep(TABLE, UpkeepState.FAILED, error="it is away"), "shop.orders: it is away"),
     ],
 )

@@ -311,7 +311,7 @@ FENCES = [
     ),
     Mutation(
         "a worker is kept for another log",
-        "sidecar/run/between_terms.py::BetweenTerms.enter",
+        "sidecar/run/between_terms.py::BetweenTerms.begin",
         'self._log not in ("", own_id)',
         "not own_id",
         f"{OF_TERMS}::test_another_log_in_the_place_of_the_workers_has_another_worker[False]",

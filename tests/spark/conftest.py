@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.shared.log.storage import open_folder
-from spark_merge.worker.job import session
+from spark_merge.worker.session import session
 
 S3_KEYS = "access-key=k&secret-access-key=s"
 """Of the tests' S3, as parameters of a URI."""

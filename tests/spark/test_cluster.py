@@ -33,7 +33,7 @@ from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, TABLES, RandomHistory, expected, random_history, written
 from spark_merge.testing.places import Here, Shown, accepted
 from spark_merge.testing.story import newest
-from spark_merge.worker.job import SECRET
+from spark_merge.worker.session import SECRET
 from tests.lanes import LANE
 from tests.support.delta_place import history_place
 from tests.support.lake import lake_place, uri_of

@@ -27,7 +27,9 @@ from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.testing.places import accepted
-from spark_merge.worker.job import SECURITY, SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import SECURITY, OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.spark.conftest import S3_KEYS
 from tests.support.eventually import eventually
 from tests.support.watched import for_ever
@@ -53,7 +55,7 @@ def log(tmp_path: Path) -> Folder:
 def deliver_all(spark: SparkSession, log: Folder, *sinks: Sink, limits: BatchLimits | None = None) -> SparkJob:
     """Everything by Spark's tasks. Raises what ended it."""
     named = {str(number): sink for number, sink in enumerate(sinks)}
-    job = SparkJob(SparkTasks(lambda: spark), named, JobSettings(log, limits=limits or BatchLimits()), worker_rows=0)
+    job = SparkJob(SparkTasks(lambda: OpenSession(spark)), named, JobSettings(log, limits=limits or BatchLimits()), worker_rows=0)
     job.start()
     job.finish()
     return job
@@ -68,8 +70,8 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
     spark: SparkSession, tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died = tmp_path / "died"
-    monkeypatch.setattr("spark_merge.worker.job._nothing", partial(dies_once, str(died)))
-    tasks = SparkTasks(lambda: spark)
+    monkeypatch.setattr("spark_merge.worker.spark_tasks._nothing", partial(dies_once, str(died)))
+    tasks = SparkTasks(lambda: OpenSession(spark))
     starting = tasks._starting
     assert starting is not None
     eventually(lambda: not starting.alive, "it does not load", within_s=600)
@@ -81,8 +83,8 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
 
 
 def test_what_no_python_worker_can_load_ends_the_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_merge.worker.job._nothing", partial(os._exit, 1))
-    tasks = SparkTasks(lambda: spark)
+    monkeypatch.setattr("spark_merge.worker.spark_tasks._nothing", partial(os._exit, 1))
+    tasks = SparkTasks(lambda: OpenSession(spark))
     starting = tasks._starting
     assert starting is not None
     eventually(lambda: not starting.alive, "it does not load", within_s=600)
@@ -133,7 +135,7 @@ def test_a_task_that_hangs_ends_and_is_done_again_and_one_that_is_slow_is_not_en
     monkeypatch.setattr("spark_merge.delivery.batches.ACCEPT_QUICK_S", -1.0)  # all that there is in one task
     hang_s, sink = 5.0, SlowSink(local(tmp_path / "out"), log_id="x", file_format="jsonl")
     sink.hung, sink.each_s = str(tmp_path / "hung"), 0.12
-    job = SparkJob(SparkTasks(lambda: spark, hang_s=hang_s), {"slow": sink}, JobSettings(log), worker_rows=0)
+    job = SparkJob(SparkTasks(lambda: OpenSession(spark), hang_s=hang_s), {"slow": sink}, JobSettings(log), worker_rows=0)
     job.start()
     try:
         error = eventually(lambda: job.sinks()[0].error, "the task still hangs", within_s=600)
@@ -159,7 +161,7 @@ class Long:
 
 
 def test_work_beside_deliveries_ends_when_it_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
-    tasks = SparkTasks(lambda: spark)
+    tasks = SparkTasks(lambda: OpenSession(spark))
     tasks.cancel()
     begun = tmp_path / "begun"
     work = Background(lambda _: tasks.each([Long(str(begun))]), name="work")
@@ -222,7 +224,7 @@ def test_a_batch_redone_after_a_crash_writes_the_same_rows_once(spark: SparkSess
 
 def test_a_sink_that_is_ahead_is_not_given_its_segments_again(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
     ahead, behind = open_sink(str(tmp_path / "a"), log_id="x"), open_sink(str(tmp_path / "b"), log_id="x")
-    Delivery(ahead, JobSettings(log, limits=BatchLimits(segments_max=3)), SparkTasks(lambda: spark)).deliver()
+    Delivery(ahead, JobSettings(log, limits=BatchLimits(segments_max=3)), SparkTasks(lambda: OpenSession(spark))).deliver()
     deliver_all(spark, log, ahead, behind, limits=BatchLimits(segments_max=4))
     assert accepted(ahead) == accepted(behind) == SEGMENTS - 1
     assert rows(local(tmp_path / "a")) == rows(local(tmp_path / "b"))

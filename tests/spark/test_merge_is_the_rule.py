@@ -16,7 +16,9 @@ from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.support.sinks import place_of
 
 
@@ -32,7 +34,9 @@ def test_every_row_of_random_windows_is_the_rules(spark: SparkSession, tmp_path:
     monkeypatch.setitem(LIVE_PARTS, "parquet", rng.choice([2, 5]))
     parquet = place_of(f"file://{tmp_path}/parquet?format=parquet")
     sinks = {"jsonl": open_sink(str(tmp_path / "out"), log_id="x"), "parquet": parquet.sink()}
-    job = SparkJob(SparkTasks(lambda: spark), sinks, JobSettings(log, limits=limits), worker_rows=rng.choice([0, 5, WORKER_ROWS]))
+    job = SparkJob(
+        SparkTasks(lambda: OpenSession(spark)), sinks, JobSettings(log, limits=limits), worker_rows=rng.choice([0, 5, WORKER_ROWS])
+    )
     job.start()
     job.finish()
     check(history, manifests, out)

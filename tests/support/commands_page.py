@@ -28,7 +28,7 @@ def commands() -> dict[str, Any]:
 
 def renewed(page: str) -> str:
     """`page` with the tables as the parser has them. Raises ValueError unless each command has one pair of marks."""
-    blocks = {f"command {name}": (_text(command), _own(command)) for name, command in commands().items()}
+    blocks = {f"command {name}": (text_of(command), own_params(command)) for name, command in commands().items()}
     blocks["every dump command"] = ("", common_params())
     named = [match[2] for match in _BLOCK.finditer(page)]
     if sorted(named) != sorted(blocks):
@@ -37,11 +37,11 @@ def renewed(page: str) -> str:
     return _BLOCK.sub(lambda match: f"{match[1]}\n{_described(match[2], *blocks[match[2]], first)}\n\n{match[3]}", page)
 
 
-def _text(command: Any) -> str:
+def text_of(command: Any) -> str:
     return " ".join(command.help.split("\n\n")[0].split())
 
 
-def _own(command: Any) -> list[Any]:
+def own_params(command: Any) -> list[Any]:
     return [param for param in command.params if not any(param is common for common in common_params())]
 
 
@@ -67,13 +67,13 @@ def _row(param: Any) -> str:
         names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
     if getattr(param, "envvar", None):
         names += f", `{param.envvar}`"
-    return f"| {names} | {_escaped(param.help or '')}{_default(param)} |"
+    default = " Required." if param.required else f" Default: `{_escaped(default_of(param))}`." if default_of(param) else ""
+    return f"| {names} | {_escaped(param.help or '')}{default} |"
 
 
-def _default(param: Any) -> str:
-    if param.required:
-        return " Required."
-    return "" if param.default in (None, "", False) else f" Default: `{'on' if param.default is True else _escaped(str(param.default))}`."
+def default_of(param: Any) -> str:
+    """As it is written; empty where a reader need not know it."""
+    return "" if param.required or param.default in (None, "", False) else "on" if param.default is True else str(param.default)
 
 
 def _escaped(text: str) -> str:

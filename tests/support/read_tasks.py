@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from sidecar.adapters.tidb.remote_reads import RemoteReads
 from sidecar.shared.config import SourceSection, TikvSection
 from sidecar.shared.log.storage import Folder
-from spark_merge.worker.read_reach import source_server
 from spark_merge.worker.read_task import ReadingSettings, ReadSource
 from spark_merge.worker.reading import ReadingJobs
+from spark_merge.worker.source_server import source_server
 
 
 class TasksHere:

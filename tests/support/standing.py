@@ -47,8 +47,9 @@ from spark_merge.delivery.batches import JobSettings
 
 class Here:
     ready, begun, job_s = True, True, 0.0
-    def __init__(self, begin, when_needed): pass
+    def __init__(self, begin, when_needed, idle_s): pass
     def want(self): pass
+    def end_if_idle(self): pass
     def check(self): pass
     def limits(self, most): return most
 

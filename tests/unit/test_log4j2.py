@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from spark_merge.worker.job import LOG4J
+from spark_merge.worker.session import LOG4J
 
 
 def test_spark_is_given_a_file_that_is_there() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from tests.support.commands_page import commands, renewed
-from tests.support.pages import COMMANDS, DEPLOY, METRICS, stale
+from tests.support.pages import COMMANDS, DEPLOY, MAN, METRICS, stale
 from tests.support.picture import drawn
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -43,6 +45,25 @@ def test_every_option_is_on_the_page_and_no_hidden_one() -> None:
         for param in command.params:
             shown = f"`{param.opts[0]}`" in block if param.param_type_name == "option" else True
             assert shown != bool(getattr(param, "hidden", False)), f"{param.opts} of {name}"
+
+
+def test_the_man_page_has_each_command_once_with_its_options() -> None:
+    page = MAN.read_text().replace("\\-", "-")
+    names, parts = re.findall(r"^\.SS (\S+)", page, re.MULTILINE), re.split(r"^\.S[SH] .*\n", page, flags=re.MULTILINE)
+    assert sorted(names) == sorted(commands())
+    common = next(part for part in parts if "--token-file" in part)
+    for name, part in zip(re.findall(r"^\.S[SH] (\S+)", page, re.MULTILINE), parts[1:], strict=True):
+        options = [param for param in commands()[name].params if not getattr(param, "hidden", False)] if name in commands() else []
+        for param in options:
+            word = param.opts[0] if param.param_type_name == "option" else param.name.upper()
+            assert re.search(rf"^\.B (.*, )?{re.escape(word)}(,|$)", part + common, re.MULTILINE), f"{word} of {name}"
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="no man here")
+def test_man_has_nothing_to_say_of_its_page() -> None:
+    done = subprocess.run(["man", "--warnings", "--local-file", str(MAN)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "dumpverify" in done.stdout
 
 
 @pytest.mark.parametrize("file", ["prometheus/alerts.yaml", "grafana/dashboard.json"])

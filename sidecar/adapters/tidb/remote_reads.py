@@ -10,7 +10,7 @@
   counts when this process sees its file in the log.
 - The calls end with the term. A reader whose call ends gives up its SELECT at once.
 - Beyond this machine all is TLS, by a certificate that this process makes for itself; on loopback too each call needs the token. Both go to
-  tasks through Spark, which encrypts what it sends (worker/job.py).
+  tasks through Spark, which encrypts what it sends (worker/session.py).
 """
 
 from __future__ import annotations

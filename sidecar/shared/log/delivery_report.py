@@ -28,7 +28,7 @@ class DeliveryReport:
     stopped; `error`: what a worker last died of, until one has delivered something since. `dropped`: by table, rows of chunks omitted
     because their key was touched in the window, since this worker started. `written_ms`: the worker's wall clock. `rows`: by where they
     were merged (`worker`: in the worker's own process, `spark`: in Spark's tasks), of all sinks together, since this worker started.
-    `spark`: starting, ready or empty where it was not needed yet. `sinks`: one report each. `log`: the id of the log that they have;
+    `spark`: starting, ready or empty where it is not needed. `sinks`: one report each. `log`: the id of the log that they have;
     empty: not recorded, by a worker of 0.2.0 or before. `skipped`: rows of the log that are skipped (skips.py). `guessed`: TIMESTAMPs of an
     hour that the server's zone has twice, taken as `kafka.ambiguous` says, since this worker started. `epoch`: the owner's that the worker
     serves; 0: any owner's, or not recorded. `verification_waits_for`: as of spark_merge/verify/starvation.py."""

@@ -12,6 +12,7 @@ files are in spark_merge/sinks/formats, each beside its inverse.
     defaults     the text of a column's default
     handle_key   a message with the columns of the handle key alone
     text_hashes  texts as numbers, to be sought by
+    lazy_polars  polars, when it is used first
     split        updates that are two rows in TiCDC's output;  join  its inverse: one change of a key at a commit_ts
     by_table, runs   rows of several tables, as they were committed
     go_json, go_quote, easy_json   texts as the Go libraries of TiCDC write them;  local_time  the zone of TiCDC's server

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_merge.codecs.encode import go_json
 from spark_merge.codecs.encode.debezium_fields import DebeziumField
 from spark_merge.codecs.encode.debezium_rows import DebeziumImage
+from spark_merge.codecs.encode.lazy_polars import pl
 
 _ESCAPED_KINDS = frozenset({"text", "json", "enum", "set"})
 

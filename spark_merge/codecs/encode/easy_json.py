@@ -6,9 +6,10 @@ short forms for tab, line feed and carriage return alone. All else is UTF-8 as i
 
 from __future__ import annotations
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from spark_merge.codecs.encode.lazy_polars import pl
 
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _LONG = [*(chr(code) for code in range(0x20) if chr(code) not in _SHORT), "<", ">", "&", "\u2028", "\u2029"]

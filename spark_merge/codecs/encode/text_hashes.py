@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
+
+from spark_merge.codecs.encode.lazy_polars import pl
 
 
 def text_hashes(texts: pa.Array) -> npt.NDArray[Any]:

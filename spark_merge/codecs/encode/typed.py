@@ -30,13 +30,13 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.block import Block, image_columns
+from spark_merge.codecs.encode.lazy_polars import pl
 
 DECIMAL_DIGITS_MAX = 65
 """TiDB's largest precision."""

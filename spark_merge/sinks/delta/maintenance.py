@@ -28,8 +28,9 @@ from spark_merge.sinks.lake.maintenance import ORPHAN_HOURS
 from spark_merge.sinks.lake.steps import Outpaced
 
 TASKS_MAX = 1
-COMPRESSION, COMPRESSION_LEVEL = "ZSTD", 1
-"""As the sink writes its own (sinks/formats/parquet.py)."""
+
+COMPRESSION_LEVEL = 1
+"""Of zstd, as the sink writes its own (sinks/formats/parquet.py)."""
 
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 """The log is cleaned up by the sink, now and then."""
@@ -55,9 +56,7 @@ class MaintainedDelta:
     def compact(self, name: TableName, upkeep: Upkeep, sql: Sql) -> None:  # noqa: ARG002 - no Spark
         if (table := self._loaded(name)) is None:
             return
-        written = WriterProperties(
-            compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, max_row_group_size=ROW_GROUP_ROWS_MAX
-        )  # fmt: skip
+        written = WriterProperties(compression="ZSTD", compression_level=COMPRESSION_LEVEL, max_row_group_size=ROW_GROUP_ROWS_MAX)
         with delta_errors(self._uri(name)):
             sizes = pa.table(table.get_add_actions()).column("size_bytes")
             if (pc.sum(pc.less(sizes, upkeep.file_bytes)).as_py() or 0) < upkeep.files_min:
@@ -75,12 +74,14 @@ class MaintainedDelta:
     def expire(self, name: TableName, upkeep: Upkeep, sql: Sql) -> int:  # noqa: ARG002 - no Spark
         if (table := self._loaded(name)) is None:
             return 0
-        how = {"retention_hours": upkeep.keep_hours, "enforce_retention_duration": False, "full": upkeep.keep_hours >= ORPHAN_HOURS}
+        hours, whole = upkeep.keep_hours, upkeep.keep_hours >= ORPHAN_HOURS
+
+        def vacuumed(*, dry_run: bool) -> list[str]:
+            return table.vacuum(hours, dry_run, enforce_retention_duration=False, post_commithook_properties=HOOKS, full=whole)
+
         with delta_errors(self._uri(name)):
             try:
-                if not table.vacuum(dry_run=True, **how):
-                    return 0
-                return len(table.vacuum(dry_run=False, post_commithook_properties=HOOKS, **how))
+                return len(vacuumed(dry_run=False)) if vacuumed(dry_run=True) else 0
             except CommitFailedError as error:
                 raise Outpaced(str(error)) from error
 

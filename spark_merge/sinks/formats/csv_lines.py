@@ -26,7 +26,6 @@ from typing import IO, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -36,6 +35,7 @@ from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, TableSchema
 from spark_merge.codecs.encode.block import Block, image_columns
+from spark_merge.codecs.encode.lazy_polars import pl
 from spark_merge.codecs.encode.local_time import UTC, local_texts
 from spark_merge.ddl.eras import Era
 from spark_merge.port.readable import RowsRead, Versions

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 import msgspec
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +29,7 @@ from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.encode.block import Block, image_columns
+from spark_merge.codecs.encode.lazy_polars import pl
 from spark_merge.ddl.eras import Era, era_of
 from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.kit.row_versions import ranks, rows_read

@@ -26,7 +26,7 @@ import pyspark
 
 from tests.support.services.java import QUICK_JAVA
 
-HOME = Path(pyspark.__file__).parent
+HOME = Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent))
 START_S_MAX = 600.0
 END_S_MAX = 300.0
 DAEMON_MEMORY, EXECUTOR_MEMORY = "192m", "512m"

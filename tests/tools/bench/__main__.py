@@ -34,6 +34,7 @@ from tests.tools.bench import (
     slow_spark,
     source,
     spark_cluster,
+    start,
     tables,
     tikv,
     tikv_reads,
@@ -70,6 +71,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "tikv": tikv.measure,
     "tikv-reads": tikv_reads.measure,
     "cli": cli.measure,
+    "start": start.measure,
     "console": console_cost.measure,
 }
 

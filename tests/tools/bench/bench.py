@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_merge.worker.job import session
+from spark_merge.worker.session import session
 from tests.tools.bench.dumped import deliver, dumped
 from tests.tools.bench.figures import Cost, timed_tree
 

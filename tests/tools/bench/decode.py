@@ -9,7 +9,9 @@ from pathlib import Path
 from sidecar.shared.log.storage import open_folder
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.console.sink import ConsoleSink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.tools.bench.bench import Bench
 from tests.tools.bench.feed import PROTOCOLS, Shape
 from tests.tools.bench.figures import Cost, Figure, beside, best, rate, timed_tree
@@ -34,7 +36,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _decode(bench: Bench, folder: Path) -> Cost:
     cost, log = Cost(), open_folder(str(folder))
-    job = SparkJob(SparkTasks(lambda: bench.spark), {"console": ConsoleSink(StringIO())}, JobSettings(log), worker_rows=0)
+    job = SparkJob(SparkTasks(lambda: OpenSession(bench.spark)), {"console": ConsoleSink(StringIO())}, JobSettings(log), worker_rows=0)
     with timed_tree(cost):
         job.start()
         job.finish()

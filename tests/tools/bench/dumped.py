@@ -16,7 +16,9 @@ from sidecar.shared.model.chunk import ChunkFile, ClosedWindow
 from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.tools.bench.account import ACCOUNT, SCHEMA, canal_updates, message, rows
 from tests.tools.bench.feed import FIRST_TS, TS_STEP
 from tests.tools.bench.figures import Cost, timed_tree
@@ -73,7 +75,7 @@ def deliver(spark: SparkSession, source: Dumped, out: Path, file_format: str) ->
     """All of the log through the job to files in `out`."""
     cost = Cost()
     sink = open_sink(f"file://{out}?format={file_format}", log_id="bench")
-    job = SparkJob(SparkTasks(lambda: spark), {file_format: sink}, JobSettings(source.log))
+    job = SparkJob(SparkTasks(lambda: OpenSession(spark)), {file_format: sink}, JobSettings(source.log))
     with timed_tree(cost):
         job.start()
         job.finish()

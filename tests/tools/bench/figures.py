@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -96,15 +96,22 @@ def tree_ticks() -> dict[int, int]:
     By process, because one that ends takes its time along: Spark's daemon does not wait for its workers, and idle ones
     are ended.
     """
-    times, parents = {}, {}
+    stats = _stats()
+    return {pid: sum(map(int, stats[pid][11:15])) for pid in _tree(os.getpid(), stats)}
+
+
+def tree_of(pid: int) -> list[int]:
+    """That process and each descendant."""
+    return _tree(pid, _stats())
+
+
+def _stats() -> dict[int, list[str]]:
+    """What /proc/PID/stat has behind the name, of each process."""
+    stats = {}
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            after_name = (entry / "stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        parents[int(entry.name)] = int(after_name[1])
-        times[int(entry.name)] = sum(map(int, after_name[11:15]))
-    return {pid: ticks for pid, ticks in times.items() if _is_ours(pid, parents)}
+        with suppress(FileNotFoundError, ProcessLookupError):
+            stats[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
+    return stats
 
 
 def machine_ticks() -> int:
@@ -113,7 +120,10 @@ def machine_ticks() -> int:
     return user + nice + system + irq + softirq
 
 
-def _is_ours(pid: int, parents: dict[int, int]) -> bool:
-    while pid in parents and pid != os.getpid():
-        pid = parents[pid]
-    return pid == os.getpid()
+def _tree(root: int, stats: Mapping[int, Sequence[str]]) -> list[int]:
+    def is_below(pid: int) -> bool:
+        while pid in stats and pid != root:
+            pid = int(stats[pid][1])
+        return pid == root
+
+    return list(filter(is_below, stats))

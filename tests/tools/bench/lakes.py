@@ -15,7 +15,9 @@ import numpy as np
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.support.services.iceberg_spark import IcebergSpark
 from tests.support.spark_lake import named, rewritten, spark_of
 from tests.tools.bench import sink_delta, sink_iceberg
@@ -69,7 +71,9 @@ def scatter(writer: LogWriter, source: Dumped) -> None:
 def _deliver(bench: Bench, source: Dumped, target: Target, limits: BatchLimits | None = None) -> Cost:
     """What the log has more than the target."""
     cost, settings = Cost(), JobSettings(source.log, limits=limits or BatchLimits())
-    job = SparkJob(SparkTasks(lambda: bench.spark), {"sink": open_sink(target.uri(target.name.lower()), log_id="bench")}, settings)
+    job = SparkJob(
+        SparkTasks(lambda: OpenSession(bench.spark)), {"sink": open_sink(target.uri(target.name.lower()), log_id="bench")}, settings
+    )
     with timed_tree(cost):
         job.start()
         job.finish()

@@ -27,7 +27,9 @@ from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Batch, Outcome, Sink
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.tools.bench.account import ACCOUNT, SCHEMA
 from tests.tools.bench.bench import Bench
 from tests.tools.bench.cluster import CHANGEFEED, MemorySource, PacedFeed
@@ -108,7 +110,7 @@ def live(bench: Bench, sinks: dict[str, Sink], *, dump: bool, extra_s: int = 0) 
     log = open_folder(str(folder / "log"))
     feed = PacedFeed()
     source = MemorySource(feed, log, select_s=SELECT_S)
-    loop = SparkJob(SparkTasks(lambda: spark), sinks, JobSettings(log))
+    loop = SparkJob(SparkTasks(lambda: OpenSession(spark)), sinks, JobSettings(log))
     outside = Outside(
         feed=feed,
         codec=CanalJson(),

@@ -9,7 +9,9 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.tools.bench.account import ACCOUNT, SCHEMA, canal_updates, message
 from tests.tools.bench.account import rows as account_rows
 from tests.tools.bench.bench import Bench
@@ -47,7 +49,9 @@ def _live(bench: Bench) -> Iterator[Figure]:
         log = _updates(bench.new_folder("live"), rows, segments)
         out, cost = bench.new_folder("live-parquet"), Cost()
         job = SparkJob(
-            SparkTasks(lambda: bench.spark), {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}, JobSettings(log)
+            SparkTasks(lambda: OpenSession(bench.spark)),
+            {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")},
+            JobSettings(log),
         )
         with timed_tree(cost):
             job.start()

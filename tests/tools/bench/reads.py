@@ -21,9 +21,10 @@ from sidecar.adapters.tidb.remote_reads import RemoteReads
 from sidecar.adapters.tidb.source import MakeReaders
 from sidecar.shared.config import SourceSection
 from sidecar.shared.log.storage import open_folder
-from spark_merge.worker.job import SparkTasks, session
 from spark_merge.worker.read_task import ReadingSettings
 from spark_merge.worker.reading import ReadingJobs
+from spark_merge.worker.session import OpenSession, session
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.support.read_tasks import reading_settings
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.spark import SparkCluster
@@ -52,7 +53,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 def _here(bench: Bench, db: MariaDb, rows: int) -> Figure:
     folder, spark = bench.new_folder("chunks"), bench.spark
     settings = reading_settings(db.settings(), open_folder(str(folder)))
-    with reading(settings, SparkTasks(lambda: spark), on_cluster=False) as remote:
+    with reading(settings, SparkTasks(lambda: OpenSession(spark)), on_cluster=False) as remote:
         read = partial(read_all, db.settings(), folder, rows=rows, readers=READERS)
 
         def by_tasks() -> Cost:
@@ -126,7 +127,7 @@ def main(arguments: Sequence[str]) -> None:
     master, folder, given, rows, readers, where = arguments
     source = msgspec.json.decode(given, type=SourceSection)
     spark = session(master=master, memory="512m")
-    with reading(reading_settings(source, open_folder(folder)), SparkTasks(lambda: spark), on_cluster=True) as remote:
+    with reading(reading_settings(source, open_folder(folder)), SparkTasks(lambda: OpenSession(spark)), on_cluster=True) as remote:
         read: Callable[[], Cost] = partial(
             read_all, source, Path(folder), rows=int(rows), readers=int(readers), where=where or None, remote=remote
         )

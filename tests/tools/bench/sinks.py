@@ -28,7 +28,9 @@ from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.console.sink import ConsoleSink
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.tools.bench import subscribers
@@ -116,7 +118,7 @@ def deliver_to(bench: Bench, source: Dumped, uri: str) -> Cost:
 
 
 def _delivered(bench: Bench, source: Dumped, sink: Sink) -> Cost:
-    cost, job = Cost(), SparkJob(SparkTasks(lambda: bench.spark), {"sink": sink}, JobSettings(source.log))
+    cost, job = Cost(), SparkJob(SparkTasks(lambda: OpenSession(bench.spark)), {"sink": sink}, JobSettings(source.log))
     with timed_tree(cost):
         job.start()
         job.finish()

@@ -25,7 +25,9 @@ from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import TableName
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.tools.bench.account import ACCOUNT, SCHEMA
 from tests.tools.bench.bench import Bench
 from tests.tools.bench.cluster import CHANGEFEED, MemorySource, PacedFeed
@@ -85,7 +87,7 @@ def live_cost(bench: Bench, shape: LiveShape) -> Cost:
         "delta": f"delta://{folder}/delta?mode=append&commit-interval=0s",
     }
     sinks = {name: open_sink(uris[name], log_id="bench") for name in shape.sinks}
-    job = SparkJob(SparkTasks(lambda: bench.spark, when_needed=True), sinks, JobSettings(log), worker_rows=NEVER_ON_SPARK)
+    job = SparkJob(SparkTasks(lambda: OpenSession(bench.spark), when_needed=True), sinks, JobSettings(log), worker_rows=NEVER_ON_SPARK)
     outside = Outside(
         feed=feed,
         codec=CanalJson(),

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from sidecar.shared.log.storage import Folder
-from spark_merge.worker.job import session
+from spark_merge.worker.session import session
 from tests.support.services.spark import SparkCluster
 from tests.tools.bench.bench import Bench
 from tests.tools.bench.dumped import Dumped, deliver, dumped

@@ -17,7 +17,9 @@ from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.nouns import Change, CommitTs, Lane, Rank, Seq, TableName
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.tools.bench.account import ACCOUNT, SCHEMA, canal_updates, message, rows
 from tests.tools.bench.bench import Bench
 from tests.tools.bench.feed import FIRST_TS, TS_STEP
@@ -53,7 +55,7 @@ def delivered(bench: Bench, tables: int, names: tuple[str, ...]) -> tuple[list[f
     for name in (name for files in waiting.values() for name in files):
         (folder / "log" / name).rename(folder / name)
     sinks = {name: open_sink(_uri(folder, name), log_id="bench") for name in names}
-    job = SparkJob(SparkTasks(lambda: bench.spark, when_needed=True), sinks, JobSettings(log))
+    job = SparkJob(SparkTasks(lambda: OpenSession(bench.spark), when_needed=True), sinks, JobSettings(log))
     job.start()
     appeared_ms, accepted = dict[int, float](), {name: dict[int, int]() for name in names}
     warm = bench.sized(SEGMENTS_A_S * WARM_UP_S)

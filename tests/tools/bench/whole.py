@@ -26,7 +26,9 @@ from sidecar.shared.model.nouns import TableName, TableSchema
 from sidecar.shared.model.progress import DumpState, Progress
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
-from spark_merge.worker.job import SparkJob, SparkTasks
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.session import OpenSession
+from spark_merge.worker.spark_tasks import SparkTasks
 from tests.support.services.mariadb import MariaDb
 from tests.tools.bench.account import ACCOUNT, SCHEMA
 from tests.tools.bench.bench import Bench
@@ -105,7 +107,9 @@ def _whole(bench: Bench, db: MariaDb, rows: int) -> Cost:
     )
     source = MarksFromMemory(chunks, MemorySource(feed, log, select_s=0.0))
     job = SparkJob(
-        SparkTasks(lambda: spark), {"parquet": open_sink(f"file://{folder}/out?format=parquet", log_id="bench")}, JobSettings(log)
+        SparkTasks(lambda: OpenSession(spark)),
+        {"parquet": open_sink(f"file://{folder}/out?format=parquet", log_id="bench")},
+        JobSettings(log),
     )
     pipeline = attach(_outside(folder, log, feed, source, job), changefeed_id=CHANGEFEED, epoch=1, limits=PipelineLimits())
     job.start()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sidecar.cli.main import main
-from spark_merge.worker.job import SparkTasks
+from spark_merge.worker.session import OpenSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,13 +20,13 @@ R = TypeVar("R")
 
 def slow_down(job_s: float) -> None:
     """From here on each Spark job of this process takes `job_s` longer."""
-    quick = SparkTasks._job
+    quick = OpenSession.work
 
-    def slow(tasks: SparkTasks, task: Callable[[T], R], over: Sequence[T]) -> list[R]:
+    def slow(spark: OpenSession, task: Callable[[T], R], over: Sequence[T], *, pool: str, group: str = "") -> list[R]:
         time.sleep(job_s)  # the delay is what is intended
-        return quick(tasks, task, over)
+        return quick(spark, task, over, pool=pool, group=group)
 
-    setattr(SparkTasks, "_job", slow)  # noqa: B010  # a method of the product, replaced in the process that exists for that
+    setattr(OpenSession, "work", slow)  # noqa: B010  # a method of the product, replaced in the process that exists for that
 
 
 if __name__ == "__main__":

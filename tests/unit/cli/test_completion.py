@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from sidecar.cli.completion import PROGRAM, CompletedCommand, Shell, completed, script
 from sidecar.cli.main import app
+from tests.support.eventually import PATIENCE_S
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = completed(GROUP)
@@ -84,6 +86,19 @@ def test_each_shell_that_is_here_takes_its_script(shell: Shell) -> None:
     begins = "autoload -U compinit && compinit -D\n" if shell is Shell.ZSH else ""
     done = subprocess.run([shell, "-c", begins + script(shell, COMMANDS)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+def test_zsh_completes_by_a_file_of_its_path_from_the_first_tab_on(tmp_path: Path) -> None:
+    """A terminal of zsh's own; a TAB there after the beginning of a word. What it ends with is the last line."""
+    (tmp_path / "_ticdc-dump").write_text(script(Shell.ZSH, COMMANDS))
+    program = f"""
+        zmodload zsh/zpty; zpty inner zsh -f -i
+        zpty -w inner 'PS1= PS2=; fpath=({tmp_path} $fpath); autoload -U compinit; compinit -D; echo rea""dy'
+        zpty -r inner line '*ready*'
+        zpty -n -w inner $'ticdc-dump dumppa\t'; zpty -r inner line '*dumppause*'; echo "$line"; zpty -d inner"""
+    done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert done.stdout.rstrip().endswith("dumppause"), done.stdout
 
 
 def test_fish_has_a_line_for_each_command_and_each_option() -> None:

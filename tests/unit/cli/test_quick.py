@@ -42,7 +42,7 @@ def loaded(module: str, *arguments: str, real_cdc: Path | None = None) -> tuple[
     return set(done.stderr.rpartition("loaded ")[2].split()), done.stdout
 
 
-COMMANDS_OF_OURS = ("replay", "run", "merge", "init", "check", "size", "remove", "skip", "holes", "tail", "completion", *COMMANDS)
+COMMANDS_OF_OURS = ("replay", "demo", "run", "merge", "init", "check", "size", "remove", "skip", "holes", "tail", "completion", *COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS_OF_OURS)], ids=" ".join)

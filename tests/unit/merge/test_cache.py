@@ -51,6 +51,14 @@ def test_what_cannot_be_decoded_is_reported_and_tried_again() -> None:
     assert rows.get("a", lambda: ROWS) is ROWS
 
 
+def test_a_cache_of_its_own_bound_keeps_no_more() -> None:
+    rows = DecodedRows(bytes_max=ROWS.nbytes)
+    for place in ("a", "b"):
+        rows.get(place, lambda: ROWS)
+    assert len(rows) == 1
+    assert rows.get("b", never) is ROWS
+
+
 def test_the_oldest_that_was_requested_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "BYTES_MAX", 2 * ROWS.nbytes)
     rows = DecodedRows()

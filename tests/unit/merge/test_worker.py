@@ -12,9 +12,10 @@ from typing import ClassVar, cast
 
 import pytest
 
+from sidecar.shared.config import SourceSection
 from sidecar.shared.errors import ConfigError, LogUnreachable, TicdcDumpError
 from sidecar.shared.log import storage
-from sidecar.shared.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.shared.log.delivery_report import DELIVERED_NAME, SPARK_READY, SPARK_STARTING, DeliveryReport, report_from_json
 from sidecar.shared.log.storage import Folder, Unreachable, open_folder
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName
 from sidecar.shared.model.sink_delivery import SinkDelivery
@@ -22,8 +23,10 @@ from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Rows
 from spark_merge.worker import worker as workers
 from spark_merge.worker.job import SparkJob
-from spark_merge.worker.worker import Quiet, Worker, WorkerSettings
+from spark_merge.worker.spark_tasks import SUBMITTED
+from spark_merge.worker.worker import Worker, WorkerSettings
 from tests.support.eventually import PATIENCE_S
+from tests.support.read_tasks import reading_settings
 
 
 def worker_of(log: Folder, *sinks: str) -> Worker:
@@ -43,15 +46,15 @@ def log(tmp_path: Path) -> Folder:
     ("master", "worker_rows", "when_needed"),
     [("local[*]", 1, True), ("local", 1, True), ("local[*]", 0, False), ("spark://host:7077", 1, False), ("k8s://https://host", 1, False)],
 )
-def test_spark_waits_for_a_large_batch_only_where_it_takes_the_cores_of_small_ones(
-    log: Folder, master: str, worker_rows: int, *, when_needed: bool
+def test_spark_is_there_only_while_it_is_needed_where_it_takes_the_cores_of_this_machine(
+    log: Folder, monkeypatch: pytest.MonkeyPatch, master: str, worker_rows: int, *, when_needed: bool
 ) -> None:
-    assert WorkerSettings(JobSettings(log), (), "cf", master, "1g", worker_rows).spark_when_needed is when_needed
-
-
-def test_it_is_quiet_since_the_last_row_of_a_dump() -> None:
-    quiet = Quiet(100.0)
-    assert [quiet.seconds(*look) for look in [(0, 103.0), (7, 104.0), (7, 113.0), (8, 120.0), (8, 121.5)]] == [3.0, 0.0, 9.0, 0.0, 1.5]
+    monkeypatch.delenv(SUBMITTED, raising=False)
+    settings = WorkerSettings(JobSettings(log), (), "cf", master, "1g", worker_rows)
+    assert settings.spark_when_needed is when_needed
+    assert not replace(settings, reading=reading_settings(SourceSection(host="h", user="u"), log)).spark_when_needed
+    monkeypatch.setenv(SUBMITTED, "25333")
+    assert not settings.spark_when_needed
 
 
 def test_an_output_that_is_not_known_is_reported_with_the_way_out(log: Folder) -> None:
@@ -140,7 +143,6 @@ class Busy(Event):
 class Delivering:
     """A job whose sinks have accepted more at each look; the worker is told to end after the last one."""
 
-    spark = SimpleNamespace(ready=True, want=lambda: None)
     delivered = 1
     counts: ClassVar[dict[TableName, Rows]] = {}
 
@@ -148,13 +150,17 @@ class Delivering:
         self.changed = Event()
         self.changed.set()
         self._ending, self._looks = ending, looks
-        self.seq = 0
+        self.seq = self.looks_for_an_end = 0
+        self.spark = SimpleNamespace(ready=False, begun=False, end_if_idle=self._look_for_an_end)
 
     def check(self) -> None:
         self.seq += 1
         self.changed.set()
         if self.seq == self._looks:
             self._ending.set()
+
+    def _look_for_an_end(self) -> None:
+        self.looks_for_an_end += 1
 
     def forget_old(self) -> None:
         """It keeps nothing."""
@@ -195,6 +201,18 @@ def test_a_report_that_cannot_be_written_ends_no_worker_and_is_written_when_it_c
     assert (report(log).seq, report(log).epoch, report(log).state) == (4, 7, "running")
     assert len(noticed) == 1
     assert "is tried again" in noticed[0]
+
+
+@pytest.mark.parametrize(
+    ("begun", "ready", "shown"), [(False, False, ""), (True, False, SPARK_STARTING), (True, True, SPARK_READY)], ids=str
+)
+def test_what_is_reported_of_spark_is_what_there_is_of_it(log: Folder, *, begun: bool, ready: bool, shown: str) -> None:
+    worker = worker_of(log)
+    job = Delivering(worker.ending, 2)
+    job.spark.begun, job.spark.ready = begun, ready
+    worker._mind(cast("SparkJob", job))
+    assert report(log).spark == shown
+    assert job.looks_for_an_end == 2
 
 
 @pytest.mark.parametrize(("place", "pause_s"), [("/var/log/x", 0.05), ("s3://bucket/log", 1.0)])

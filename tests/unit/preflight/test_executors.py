@@ -11,7 +11,8 @@ import pytest
 from sidecar.preflight.executors import spark_session
 from sidecar.shared.config import Config, DumpSection, SparkSection
 from sidecar.shared.process.checks import CheckFinding, CheckSkipped, CheckStatus
-from spark_merge.worker import job, read_reach
+from spark_merge.worker import read_reach
+from spark_merge.worker import session as sessions
 from spark_merge.worker.read_reach import ReadsTried, Unreached
 from tests.unit.preflight.test_machine import settings
 
@@ -51,7 +52,7 @@ def config(tmp_path: Path) -> Config:
 
 def findings(config: Config, monkeypatch: pytest.MonkeyPatch, *tried: ReadsTried) -> list[CheckFinding]:
     session = Session()
-    monkeypatch.setattr(job, "session", lambda **_: session)
+    monkeypatch.setattr(sessions, "session", lambda **_: session)
     monkeypatch.setattr(read_reach, "try_reads", lambda settings, sql, tikv, place: tried[place % len(tried)])
     result = list(spark_session(config, requested_for=True))
     assert session.ended

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.replay.busy import make_busy_recording
 from sidecar.replay.life import NO_KEY, LastTs, ReplacedRow, best, life_of_a_key, replaced
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
@@ -17,7 +18,6 @@ from sidecar.shared.model.nouns import Column, CommitTs, Seq, TableName, TableSc
 from spark_merge.port.contract import DueChunk
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.tail.events import LiveChange
-from tests.recordings.busy import make
 from tests.support.played import Played
 from tests.support.recordings import recording
 
@@ -83,7 +83,7 @@ def test_a_truth_that_differs_is_said(played: Played, monkeypatch: pytest.Monkey
 
 
 def test_where_no_key_qualifies_it_says_so(tmp_path: Path) -> None:
-    make(tmp_path / "quiet", seconds=0.5, scale=0.01)
+    make_busy_recording(tmp_path / "quiet", seconds=0.5, scale=0.01)
     report = Played(tmp_path, recording=tmp_path / "quiet", tables=("shop.item",), key_life=True).report
     assert not sum(report.dropped.values())
     assert report.key_life == NO_KEY

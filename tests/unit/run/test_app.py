@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -17,12 +19,13 @@ from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.control.status import SidecarStatus
 from sidecar.pace.controller import Controller
-from sidecar.ports import NoSightings
+from sidecar.ports import NoSightings, SegmentLog
 from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
 from sidecar.run.log_event import LogEvent
 from sidecar.run.merge_process import worker_state
 from sidecar.run.retention import RetentionHolds
+from sidecar.run.term import Opening
 from sidecar.shared.config import Config, SourceSection
 from sidecar.shared.errors import ConfigError, OwnershipLost, StorageFull
 from sidecar.shared.log.delivery_report import DeliveryReport
@@ -110,7 +113,11 @@ class OneStep:
     def quiet(self, *_: object, **__: object) -> None:
         """Nothing is wrong."""
 
-    begin = make_room = check = close = release = owner = record_log = quiet
+    def begin(self, opening: Opening) -> None:
+        """It has its log, and opens the rest."""
+        opening(cast("SegmentLog", SimpleNamespace(id="own")), ExitStack())
+
+    make_room = check = close = release = owner = record_log = quiet
 
 
 @pytest.fixture
@@ -124,6 +131,9 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
     monkeypatch.setattr(app, "settled_changefeed", lambda *_: changefeed)
     monkeypatch.setattr(app, "owner", lambda *_: None)
     monkeypatch.setattr(app, "sharing", lambda *_: ())
+    for name in ("Lasting", "EtcdProgress", "outside_of"):
+        monkeypatch.setattr(app, name, lambda *_: None)
+    made._remote = None
     monkeypatch.setattr(made, "_prepare", lambda: None)
     monkeypatch.setattr(made._worker, "start", lambda *_: None)
     monkeypatch.setattr(made.stopping, "wait", lambda _: made.stopping.set())

@@ -51,7 +51,8 @@ class Process:
     def enter(self, epoch: int, *, full: bool = False, own_id: str = "a") -> Controller:
         pace = Controller()
         pace.wrote(Seq(6), self.now_s)
-        self.between.enter(pace, epoch, "cf/1", own_id=own_id, full=full)
+        self.between.begin(epoch, "cf/1", own_id=own_id)
+        self.between.enter(pace, epoch, full=full)
         return pace
 
 
@@ -104,6 +105,14 @@ def test_another_log_in_the_place_of_the_workers_has_another_worker(process: Pro
     process.between.leave(LOST)
     process.enter(4, full=full, own_id="b")
     assert process.worker.notes == ["start 3", "end at once", "start 4"]
+
+
+def test_a_worker_starts_when_the_term_has_its_log_and_stays_if_the_rest_cannot_be_opened(process: Process) -> None:
+    process.between.begin(3, "cf/1", own_id="a")
+    assert process.worker.notes == ["start 3"]
+    process.between.leave(CoordinationLost("etcd does not answer", hint="wait"))
+    process.enter(4)
+    assert process.worker.notes == ["start 3", "serve 4"]
 
 
 def test_a_worker_is_kept_for_a_minute(process: Process) -> None:

@@ -182,8 +182,25 @@ def test_spark_is_reported_when_it_is_ready_which_may_be_later() -> None:
     reported.report = report(spark="starting")
     assert reported.one(RUNNING).event == "merge worker ready"
     reported.report = report(spark="ready")
-    assert reported.one(RUNNING, after_s=5.0) == LogEvent("Spark ready", {"seconds": 6.0})
-    assert reported(RUNNING) == []
+    assert reported.one(RUNNING, after_s=5.0) == LogEvent("Spark ready", {"seconds": 5.0})
+
+
+def test_spark_is_reported_when_it_ends_and_a_worker_that_has_not_started_one_says_nothing_of_it() -> None:
+    lines = Checking(RUNNING)
+    for pid in (7, 8):
+        lines.report = report(pid=pid, spark="starting")
+        assert lines(RUNNING) == []
+        lines.report = report(pid=pid, spark="ready")
+        assert lines.one(RUNNING).event == "Spark ready"
+    lines.report = report(pid=8)
+    assert lines.one(RUNNING) == LogEvent("Spark ended: it was idle", {})
+    lines.report = report(pid=8, spark="starting")
+    assert lines(RUNNING) == []
+    lines.report = report(pid=8, spark="ready")
+    assert lines.one(RUNNING).event == "Spark ready"
+    lines.report = report(pid=9)
+    assert lines(RUNNING) == []
+    assert lines(RUNNING) == []
 
 
 def test_a_merge_worker_of_others_is_theirs_to_report() -> None:

@@ -1,17 +1,14 @@
-"""Makes a recording that no cluster has recorded: a busy shop, large enough for a dump of some twenty seconds beside live changes.
+"""What `ticdc-dump demo` plays: a recording of no cluster, of a busy shop, large enough for a dump of some twenty seconds beside changes.
 
-    python -m tests.recordings.busy out/demo/recording
-
-110,000 rows in four tables of the recording `demo` (their TableInfo is TiDB's), and for SECONDS transactions that insert, update and
-delete rows of all of them, as the open-protocol messages of a TiCDC changefeed. The same arguments give the same files. What is
-made here proves nothing of TiDB: the tests play the recordings of real clusters.
+110,000 rows in four tables (their TableInfo, in busy_tables, is TiDB's, of the recording `demo` of the tests), and for SECONDS
+transactions that insert, update and delete rows of all of them, as the open-protocol messages of a TiCDC changefeed. The same arguments
+give the same files. What is made here proves nothing of TiDB: the tests play the recordings of real clusters.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +20,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sidecar.replay.judge.rows import Key, Row
-from sidecar.replay.recording import Recording
+from sidecar.replay.replay import make_empty
 from sidecar.shared.codecs.open_protocol import encode_resolved
-from sidecar.shared.model.nouns import CommitTs, TableName, TableSchema, physical_ms, ts_at
+from sidecar.shared.model.nouns import CommitTs, TableSchema, physical_ms, ts_at
 from sidecar.shared.partition.ids import partition_ids
+from sidecar.shared.rowcodec.table_info import table_schema
 from spark_merge.codecs.encode.messages import RowMessage
 from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT
-from tests.recordings.make import COMPACT
+
+TABLES = Path(__file__).parent / "busy_tables"
+"""A file a table, SCHEMA.TABLE.json, as TiDB has it."""
 
 SECONDS = 20.0
 BEGAN_MS = 1_795_262_400_000
@@ -46,6 +46,7 @@ ROWS_MAX = 4
 VERSION_BYTES = 8
 """At the beginning of a message's key."""
 
+SHOP = "shop"
 COUNTS = {"customer": 15_000, "item": 10_000, "event_log": 25_000, "orders": 60_000}
 
 
@@ -148,22 +149,21 @@ class _Table:
         self.changes.append((commit_ts, "insert" if before is None else "update", before, after))
 
 
-def make(folder: Path, *, seconds: float = SECONDS, seed: int = 1, scale: float = 1.0) -> None:
-    """`scale`: of the numbers of rows. Replaces what an earlier call has made there."""
-    shutil.rmtree(folder, ignore_errors=True)
+def make_busy_recording(folder: Path, *, seconds: float = SECONDS, seed: int = 1, scale: float = 1.0) -> None:
+    """`scale`: of the numbers of rows. Replaces what an earlier call has made there. Raises SinkError if `folder` has anything else."""
+    make_empty(folder)
     start_ts, chance = ts_at(BEGAN_MS), Random(seed)
-    demo = Recording(COMPACT / "demo")
-    source = demo.folder / "schema" / str(demo.start_ts)
-    names = [path for path in sorted(source.glob("*.json")) if path.name.split(".")[1] in {*COUNTS, "changefeed_dump_event", "json"}]
-    (folder / "schema" / str(start_ts)).mkdir(parents=True)
-    for path in names:
-        shutil.copy(path, folder / "schema" / str(start_ts))
-    tables = [_filled(demo.schemas[TableName("shop", name)], int(count * scale), chance) for name, count in COUNTS.items()]
+    shutil.copytree(TABLES, folder / "schema" / str(start_ts))
+    tables = [_filled(_schema(name), int(count * scale), chance) for name, count in COUNTS.items()]
     _write_truth(folder, start_ts, tables)
     end_ts = _live(tables, start_ts, seconds, chance)
     _write_truth(folder, end_ts, tables)
     _write_messages(folder / "kafka" / "open-protocol.parquet", tables, start_ts, end_ts)
     _write_head(folder, start_ts, end_ts)
+
+
+def _schema(name: str) -> TableSchema:
+    return table_schema(json.loads((TABLES / f"{SHOP}.{name}.json").read_text()), schema=SHOP)
 
 
 def _filled(schema: TableSchema, count: int, chance: Random) -> _Table:
@@ -191,14 +191,14 @@ def _key_of(schema: TableSchema, row: Row) -> Key:
 
 
 def _write_truth(folder: Path, ts: CommitTs, tables: Iterable[_Table]) -> None:
-    place, reported = folder / "truth" / str(ts), {}
+    place, heads = folder / "truth" / str(ts), {}
     place.mkdir(parents=True)
     for table in tables:
         names = table.schema.column_names()
         columns = zip(*table.rows.values(), strict=True)
         pq.write_table(pa.table([pa.array(column, pa.string()) for column in columns], list(names)), place / f"{table.schema.name}.parquet")
-        reported[str(table.schema.name)] = {"rows": len(table.rows), "columns": [{"name": name, "extra": ""} for name in names]}
-    (place / "tables.json").write_text(json.dumps({"tso": str(ts), "tables": reported}))
+        heads[str(table.schema.name)] = {"rows": len(table.rows), "columns": [{"name": name, "extra": ""} for name in names]}
+    (place / "tables.json").write_text(json.dumps({"tso": str(ts), "tables": heads}))
 
 
 def _write_messages(path: Path, tables: Iterable[_Table], start_ts: CommitTs, end_ts: CommitTs) -> None:
@@ -210,8 +210,8 @@ def _write_messages(path: Path, tables: Iterable[_Table], start_ts: CommitTs, en
     marks = [ts_at(ms) for ms in range(physical_ms(start_ts), physical_ms(end_ts) + 2 * RESOLVED_EVERY_MS, RESOLVED_EVERY_MS)]
     for partition in range(PARTITIONS):
         resolved = [(CommitTs(ts), encode_resolved(ts, physical_ms(ts))) for ts in marks]
-        reported = sorted([*lanes[partition], *resolved], key=lambda one: one[0])
-        results += [(partition, offset, physical_ms(ts) + LATENCY_MS, *message) for offset, (ts, message) in enumerate(reported)]
+        messages = sorted([*lanes[partition], *resolved], key=lambda one: one[0])
+        results += [(partition, offset, physical_ms(ts) + LATENCY_MS, *message) for offset, (ts, message) in enumerate(messages)]
     kinds = {"partition": pa.int32(), "offset": pa.int64(), "timestamp_ms": pa.int64(), "key": pa.binary(), "value": pa.binary()}
     path.parent.mkdir(parents=True)
     columns = zip(*results, strict=True)
@@ -258,7 +258,3 @@ def _write_head(folder: Path, start_ts: CommitTs, end_ts: CommitTs) -> None:
         "feeds": {"open-protocol": feed},
     }
     (folder / "recording.json").write_text(json.dumps(head))
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]))
