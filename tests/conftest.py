@@ -29,6 +29,7 @@ from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM, MySql
 from tests.support.services.opensearch import OpenSearchNode
+from tests.support.services.schema_registry import ApicurioRegistry
 from tests.turns import Share, in_turn, turn
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +98,13 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouse]
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """The worker's one broker, for all tests that neither end nor freeze it. Each makes topics of its own."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApicurioRegistry]:
+    """The worker's one, for all tests that neither end it nor set the compatibility of all subjects."""
+    with ApicurioRegistry(tmp_path_factory.mktemp("schema-registry")) as running:
         yield running
 
 

@@ -125,7 +125,7 @@ WALLS = {
     "polars": "spark_merge.codecs.encode spark_merge.sinks.formats spark_merge.verify spark_merge.worker.daemon",
     "clickhouse_connect": "spark_merge.sinks.clickhouse",
     "re2": "sidecar.shared.ticdc",
-    "urllib3": "spark_merge.sinks.http spark_merge.sinks.clickhouse",
+    "urllib3": "spark_merge.sinks.http spark_merge.sinks.clickhouse spark_merge.sinks.kafka.schema_registry",
     "structlog": "sidecar.run",
 }
 """Who may import a third party's library. A sink's folder may import its own driver: give the driver a line here."""

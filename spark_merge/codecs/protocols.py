@@ -16,7 +16,7 @@ from sidecar.shared.codecs.registry import CARRIERS, WRITTEN
 from sidecar.shared.columns.zone import ServerZone
 from sidecar.shared.errors import ConfigError
 from sidecar.shared.model.nouns import Column, TableSchema
-from spark_merge.codecs.encode.messages import Architecture, Encoder
+from spark_merge.codecs.encode.messages import Architecture, Encoder, SchemaIds
 from spark_merge.codecs.images import Cells
 
 
@@ -56,6 +56,13 @@ class SentEncoderModule(EncoderModule, Protocol):
         """Key and value of one message for each row, from the row's `Change.key` and `Change.value` in the log."""
 
 
+class RegistryEncoderModule(Protocol):
+    """The same of a protocol whose schemas are in a registry."""
+
+    def encoder(self, *, architecture: Architecture, options: Mapping[str, str], schema_ids: SchemaIds) -> Encoder:
+        """As of EncoderModule."""
+
+
 def decoder_module(protocol: str) -> DecoderModule:
     """Of one of CARRIERS, by its name."""
     return cast(DecoderModule, import_module(f"spark_merge.codecs.decode.{CARRIERS[protocol].module_name}"))
@@ -80,9 +87,13 @@ def encoder_module(protocol: str) -> SentEncoderModule:
     return cast(SentEncoderModule, import_module(f"spark_merge.codecs.encode.{CARRIERS[protocol].module_name}"))
 
 
-def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, str]) -> Encoder:
-    """Raises ConfigError for a protocol or an option's value that cannot be written."""
+def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, str], schema_ids: SchemaIds | None = None) -> Encoder:
+    """`schema_ids`: of a protocol whose schemas are in a registry. Raises ConfigError for a protocol or an option's value that cannot be
+    written."""
     if protocol not in WRITTEN:
         raise ConfigError(f"rows cannot be written in protocol {protocol!r}", hint=f"set protocol to one of {', '.join(WRITTEN)}")
-    module = cast(EncoderModule, import_module(f"spark_merge.codecs.encode.{WRITTEN[protocol].module_name}"))
-    return module.encoder(architecture=architecture, options=options)
+    module = import_module(f"spark_merge.codecs.encode.{WRITTEN[protocol].module_name}")
+    if not WRITTEN[protocol].by_registry:
+        return cast(EncoderModule, module).encoder(architecture=architecture, options=options)
+    assert schema_ids is not None, f"rows of {protocol} are not written without a registry"
+    return cast(RegistryEncoderModule, module).encoder(architecture=architecture, options=options, schema_ids=schema_ids)

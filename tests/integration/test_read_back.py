@@ -28,6 +28,7 @@ from tests.support.read_back import images, reading_of, rows_of, table_of, texts
 from tests.support.scripted_http import scripted
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.kafka import KafkaBroker
+from tests.support.services.schema_registry import ApicurioRegistry
 from tests.unit.encode.open_tables import Image, table
 
 pytestmark = pytest.mark.xdist_group("read-back")
@@ -44,6 +45,14 @@ def _kafka(query: str) -> Uri:
     def uri(request: pytest.FixtureRequest, _: Path) -> str:
         broker: KafkaBroker = request.getfixturevalue("broker")
         return f"kafka://{broker.bootstrap}/{new_topic()}?partition-num=2&{query}"
+
+    return uri
+
+
+def _avro(query: str, protocol: str = "avro") -> Uri:
+    def uri(request: pytest.FixtureRequest, folder: Path) -> str:
+        registry: ApicurioRegistry = request.getfixturevalue("schema_registry")
+        return f"{_kafka(query)(request, folder)}&protocol={protocol}&schema-registry={quote(registry.url, safe='')}"
 
     return uri
 
@@ -74,6 +83,15 @@ OUTPUTS: dict[str, Uri] = {
     "http": _http,
     "open-protocol": _kafka("protocol=open-protocol"),
     "open-protocol of the new architecture": _kafka(f"protocol=open-protocol&architecture=new&time-zone={quote('Europe/Paris')}"),
+    "avro": _avro("avro-bigint-unsigned-handling-mode=string"),
+    "debezium-avro": _avro("invalid-dates=null-or-epoch", "debezium-avro"),
+    "debezium-avro of another form": _avro(
+        "invalid-dates=null-or-epoch&decimal-handling-mode=string&bigint-unsigned-handling-mode=string&transactions=false", "debezium-avro"
+    ),
+    "avro of another form": _avro(
+        "avro-bigint-unsigned-handling-mode=string&avro-decimal-handling-mode=string&enable-tidb-extension=true&architecture=new"
+        f"&avro-include-before-value=true&time-zone={quote('America/New_York')}"
+    ),
     "debezium": _kafka("protocol=debezium&invalid-dates=null-or-epoch"),
     "debezium without schemas": _kafka(
         "protocol=debezium&invalid-dates=null-or-epoch&debezium-disable-schema=true&decimal-handling-mode=string"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
+from urllib.parse import quote
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.support.kafka_feeds import new_topic
 from tests.support.recorded_target import Case, RecordedLogs, counted, deliver
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.kafka import KafkaBroker
+from tests.support.services.schema_registry import ApicurioRegistry
 
 pytestmark = [pytest.mark.recordings, pytest.mark.turns(3), pytest.mark.xdist_group("read-back")]
 
@@ -34,6 +36,14 @@ def _kafka(protocol: str) -> Uri:
     def uri(request: pytest.FixtureRequest, _: Path) -> str:
         broker: KafkaBroker = request.getfixturevalue("broker")
         return f"kafka://{broker.bootstrap}/{new_topic()}?partition-num=3&protocol={protocol}"
+
+    return uri
+
+
+def _avro(protocol: str) -> Uri:
+    def uri(request: pytest.FixtureRequest, folder: Path) -> str:
+        registry: ApicurioRegistry = request.getfixturevalue("schema_registry")
+        return f"{_kafka(protocol)(request, folder)}&schema-registry={quote(registry.url, safe='')}"
 
     return uri
 
@@ -53,6 +63,8 @@ OUTPUTS: dict[str, Uri] = {
     "kafka canal-json": _kafka("canal-json"),
     "kafka debezium": _kafka("debezium"),
     "kafka debezium without schemas": _kafka("debezium&debezium-disable-schema=true"),
+    "kafka avro": _avro("avro&avro-bigint-unsigned-handling-mode=string"),
+    "kafka debezium-avro": _avro("debezium-avro&invalid-dates=null-or-epoch"),
 }  # fmt: skip
 READABLE_MIN = 9
 """Tables of the recording that each output reads back over its schema changes, at the least."""

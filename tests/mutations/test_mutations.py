@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.lanes import LANE
+from tests.mutations.avro import AVRO
 from tests.mutations.certificates import CERTIFICATES
 from tests.mutations.chosen import chosen
 from tests.mutations.console import CONSOLE
@@ -58,6 +59,7 @@ MUTATIONS = [
     *LAKE_SINKS,
     *DDLS,
     *VERIFYING,
+    *AVRO,
     *DEBEZIUM,
     *CERTIFICATES,
     *TERMINAL,

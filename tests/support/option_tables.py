@@ -32,6 +32,7 @@ TABLES: dict[str, tuple[Declarations, ...]] = {
     "storage": storage.OPTIONS,
     "kafka": kafka.OPTIONS,
     "debezium": (kafka.DebeziumParameters,),
+    "avro": (kafka.AvroParameters,),
     "mysql": mysql.OPTIONS,
     "clickhouse": clickhouse.OPTIONS,
     "opensearch": opensearch.OPTIONS,

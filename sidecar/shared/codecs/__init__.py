@@ -2,7 +2,7 @@
 
     contract        what a codec is            registry   one record for each of TiCDC's protocols; a changefeed's settings to its codec
     open_protocol, canal_json, simple, simple_avro        kv, binlog, csv   raw key-values, TiDB-Binlog and csv files, as our own
-    debezium        what our own Kafka sink writes as Debezium, read back
+    debezium, debezium_avro, avro              what our own Kafka sink writes so, read back
     compression, refusals                      what several need     claim_file   rows that are larger than a message
     README.md       how to add a protocol
 

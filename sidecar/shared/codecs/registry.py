@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from sidecar.shared.codecs import canal_json, debezium, open_protocol, simple, simple_avro
+from sidecar.shared.codecs import avro, canal_json, debezium, debezium_avro, open_protocol, simple, simple_avro
 from sidecar.shared.codecs.compression import Compression
 from sidecar.shared.codecs.contract import Codec, CodecModule, ReadBackCodec, ReadBackModule
 from sidecar.shared.codecs.refusals import EXTENSION_HINT
@@ -51,8 +51,10 @@ class TicdcProtocol:
     `wrong_in`: versions whose new architecture writes some values wrong (pingcap/ticdc 3973).
     `raw_claims`: a claim-check file may hold a message's value as it is: nothing of a row is in its key.
     `in_files`: the storage sink writes it. `is_written`: our Kafka sink does, if it carries a dump.
-    `as_debezium`: our sink writes it as Debezium's connectors do: topics of rows have nothing else
-    (spark_merge/sinks/kafka/debezium_topics.py), and a key has one change at a commit_ts (spark_merge/codecs/encode/join.py).
+    `rows_alone`: our sink's topics of rows have nothing else (spark_merge/sinks/kafka/debezium_topics.py).
+    `as_debezium`: our sink writes it as Debezium's connectors do: a key has one change at a commit_ts (spark_merge/codecs/encode/join.py).
+    `by_registry`: the schemas of its messages are in a schema registry, under the name of the topic: so a topic is one table's.
+    `bare_deletes`: a deleted row's message can be a key alone, without a commit_ts. Our sink has it in a header.
     """
 
     name: str
@@ -71,7 +73,10 @@ class TicdcProtocol:
     raw_claims: bool = False
     in_files: bool = False
     is_written: bool = True
+    rows_alone: bool = False
     as_debezium: bool = False
+    by_registry: bool = False
+    bare_deletes: bool = False
 
     @property
     def module_name(self) -> str:
@@ -109,11 +114,19 @@ PROTOCOLS = (
     TicdcProtocol(
         "debezium",
         read_back=debezium,
+        rows_alone=True,
         as_debezium=True,
         lacks="NULL comes as the column's default, a DECIMAL without its last digits, a BIGINT UNSIGNED negative, a zero date as 1970,"
         " and years under 100 as others",
     ),
-    TicdcProtocol("debezium-avro", lacks="NULL comes as the column's default, a zero date as 1970, and years under 100 as others"),
+    TicdcProtocol(
+        "debezium-avro",
+        read_back=debezium_avro,
+        rows_alone=True,
+        as_debezium=True,
+        by_registry=True,
+        lacks="NULL comes as the column's default, a zero date as 1970, and years under 100 as others",
+    ),
     TicdcProtocol("csv", in_files=True),
     TicdcProtocol(
         "canal",
@@ -121,7 +134,15 @@ PROTOCOLS = (
         ddls_to_first_partition=True,
     ),
     TicdcProtocol("maxwell", lacks="its rows have a time in milliseconds and no commit_ts, and there are no resolved marks"),
-    TicdcProtocol("avro", aliases=("flat-avro",), lacks="its deletes have no commit_ts, there are no old images and no resolved marks"),
+    TicdcProtocol(
+        "avro",
+        read_back=avro,
+        aliases=("flat-avro",),
+        lacks="its deletes have no commit_ts, there are no old images and no resolved marks",
+        rows_alone=True,
+        by_registry=True,
+        bare_deletes=True,
+    ),
     TicdcProtocol("craft", lacks="TiCDC has given it up: the new architecture does not write it"),
 )
 

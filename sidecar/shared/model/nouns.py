@@ -26,7 +26,7 @@ OperationId = NewType("OperationId", str)
 OPERATION_ID = r"[0-9A-Za-z]{1,64}"
 """Each that a client or a sidecar has made has 16 (`marks.DUMP_ID_LENGTH`)."""
 
-_TSO_LOGICAL_BITS = 18
+TSO_LOGICAL_BITS = 18
 ID_SHOWN_MAX = 64
 """Characters in an error."""
 
@@ -41,12 +41,12 @@ def operation_id(text: str) -> OperationId:
 
 def physical_ms(ts: int) -> int:
     """The wall clock in a TSO, in milliseconds since 1970; of a distance between two the milliseconds."""
-    return ts >> _TSO_LOGICAL_BITS
+    return ts >> TSO_LOGICAL_BITS
 
 
 def ts_at(ms: int, logical: int = 0) -> CommitTs:
     """The TSO of a moment; of a number of milliseconds the distance between two TSOs."""
-    return CommitTs((ms << _TSO_LOGICAL_BITS) + logical)
+    return CommitTs((ms << TSO_LOGICAL_BITS) + logical)
 
 
 def complete_since(ts: CommitTs | None) -> str:

@@ -21,9 +21,9 @@ from typing import Any
 
 from sidecar.shared.errors import ConfigError
 
-_FOLLOWED = {"dispatchers", "protocol", "kafka-config", "open", "case-sensitive"}
+_FOLLOWED = {"dispatchers", "protocol", "kafka-config", "open", "case-sensitive", "schema-registry"}
 _NOTHING_HERE = {
-    "transaction-atomicity", "schema-registry", "encoder-concurrency", "terminator", "date-separator", "enable-partition-separator",
+    "transaction-atomicity", "encoder-concurrency", "terminator", "date-separator", "enable-partition-separator",
     "file-index-digit", "file-index-width", "enable-kafka-sink-v2", "safe-mode", "pulsar-config", "mysql-config", "cloud-storage-config",
     "advance-timeout-in-sec", "advance-timeout", "send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count",
     "send-bootstrap-to-all-partition", "send-all-bootstrap-at-start", "debezium-disable-schema", "debezium", "csv", "integrity",
@@ -76,7 +76,7 @@ def rules_of(config_text: str) -> ChangefeedFile:
         dispatchers=tuple(dispatchers),
         case_sensitive=config.get("case-sensitive") is True,
         protocol=str(sink.get("protocol") or ""),
-        parameters=dict(_parameters(kafka)) | {name: "true" for name in _SHAPES if sink.get(name) is True},
+        parameters=dict(_parameters(kafka)) | {name: "true" for name in _SHAPES if sink.get(name) is True} | dict(_registry(sink)),
         warnings=tuple(warnings),
     )
 
@@ -138,6 +138,11 @@ def _check_kafka(kafka: Mapping[str, Any]) -> None:
             f"{_LARGE}.{_COMPRESSION} cannot be followed: values are written as they are",
             hint=f"{_HINT}: Kafka's own compression makes messages smaller as well",
         )
+
+
+def _registry(sink: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if address := sink.get("schema-registry"):
+        yield "schema-registry", str(address)
 
 
 def _parameters(kafka: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,9 @@ files are in spark_merge/sinks/formats, each beside its inverse.
                  open_protocol (open_columns), canal_json (canal_types, canal_texts, canal_ddl)
     debezium     the same as Debezium writes them: debezium_fields (a column's type), debezium_values, debezium_dates (texts to values),
                  debezium_rows (changes to values), debezium_json, debezium_schema, debezium_ddl (their JSON)
+    avro         as TiCDC's avro: avro_schema (a table's schemas), avro_columns (columns to Avro), decimal_bytes;  debezium_avro  Debezium's
+                 rows as Confluent's AvroConverter: connect_avro (Connect's schemas in Avro)
+    defaults     the text of a column's default
     handle_key   a message with the columns of the handle key alone
     text_hashes  texts as numbers, to be sought by
     lazy_polars  polars, when it is used first

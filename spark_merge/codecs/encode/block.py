@@ -83,6 +83,17 @@ def counted_blocks(portion: Portion, counts: Counts) -> Iterator[Block]:
         yield from blocks(portion.schema, portion.unit.seq, piece)
 
 
+def halved(changes: pa.Table, *, rows_max: int, bytes_max: int) -> Iterator[pa.Table]:
+    """In order, in parts of so many rows and bytes at most, but at least a row; nothing of no rows."""
+    rows = changes.num_rows
+    if rows <= 1 or (rows <= rows_max and changes.nbytes <= bytes_max):
+        if rows:
+            yield changes
+        return
+    yield from halved(changes.slice(0, rows // 2), rows_max=rows_max, bytes_max=bytes_max)
+    yield from halved(changes.slice(rows // 2), rows_max=rows_max, bytes_max=bytes_max)
+
+
 def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:
     """Change rows of one table (CHANGES). Raises SinkError if an image has not the schema's number of columns."""
     before, after = _images(schema, rows.column("before")), _images(schema, rows.column("after"))

@@ -37,8 +37,8 @@ from msgspec import Raw, json
 from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.model.nouns import CommitTs, TableSchema, physical_ms
-from spark_merge.codecs.encode.block import of_changes
+from sidecar.shared.model.nouns import TSO_LOGICAL_BITS, CommitTs, TableSchema, physical_ms
+from spark_merge.codecs.encode.block import halved, of_changes
 from spark_merge.codecs.encode.canal_ddl import canal_word
 from spark_merge.codecs.encode.canal_texts import canal_texts
 from spark_merge.codecs.encode.canal_types import CanalColumn, CanalTable, canal_table
@@ -49,9 +49,6 @@ from spark_merge.codecs.encode.messages import Architecture, RowMessage
 from spark_merge.port.contract import CHANGES
 
 _ROW_KEY = b""
-_LOGICAL_BITS = 18
-"""Of a TSO, below its milliseconds."""
-
 _TABLES_MAX = 4096
 """Tables of which what their messages have in common is kept in a worker."""
 
@@ -95,7 +92,8 @@ class CanalJsonEncoder:
         if keys_only and not self.deleted_key_only:
             return replace(self, deleted_key_only=True).rows(schema, changes, physical_ids)
         table = _table(schema, self.full_types)
-        values = (value for part in _parts(changes.select(CHANGES.names)) for value in self._values(table, part))
+        parts = halved(changes.select(CHANGES.names), rows_max=_BLOCK_ROWS_MAX, bytes_max=_BLOCK_BYTES_MAX)
+        values = (value for part in parts for value in self._values(table, part))
         return list(zip(repeat(_ROW_KEY), values))
 
     def location_message(self, whole: RowMessage, schema: TableSchema, location: str) -> RowMessage:
@@ -142,7 +140,7 @@ class CanalJsonEncoder:
         places = [place for place, one in enumerate(table.columns) if one.in_key or not key_only]
         columns = [table.columns[place] for place in places]
         commit_ts = pc.cast(block.commit_ts, pa.string())
-        es = pc.cast(pc.shift_right(block.commit_ts, _LOGICAL_BITS), pa.string())
+        es = pc.cast(pc.shift_right(block.commit_ts, TSO_LOGICAL_BITS), pa.string())
         canonical = [(block.before if op == "delete" else block.after).field(place) for place in places]
         data = self._encoded(table, columns, canonical)
         old = self._encoded(table, columns, [block.before.field(place) for place in places]) if op == "update" else None
@@ -218,17 +216,6 @@ def _table(schema: TableSchema, full_types: bool) -> CanalTable:
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
-
-
-def _parts(changes: pa.Table) -> Iterator[pa.Table]:
-    """Of so many rows and bytes at most, but at least a row."""
-    rows = changes.num_rows
-    if rows <= 1 or (rows <= _BLOCK_ROWS_MAX and changes.nbytes <= _BLOCK_BYTES_MAX):
-        if rows:
-            yield changes
-        return
-    yield from _parts(changes.slice(0, rows // 2))
-    yield from _parts(changes.slice(rows // 2))
 
 
 def _sql_types(columns: Sequence[CanalColumn], texts: Sequence[pa.Array]) -> Iterator[_Part]:

@@ -13,7 +13,7 @@ always stops: two rows would have one key.
 from __future__ import annotations
 
 import binascii
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 from sidecar.shared.columns.values import UnfitValue
 from sidecar.shared.model.nouns import Column
 from spark_merge.codecs.encode.debezium_dates import dates, moments, times, zoned
-from spark_merge.codecs.encode.debezium_fields import DECIMAL, DECIMAL_DIGITS_MAX, MILLIS_DIGITS, UNSIGNED, DebeziumField, InvalidDates
+from spark_merge.codecs.encode.debezium_fields import DECIMAL, MILLIS_DIGITS, UNSIGNED, DebeziumField, InvalidDates
+from spark_merge.codecs.encode.decimal_bytes import binary_of, decimal_bytes, shortest
 from spark_merge.codecs.encode.typed import unhexed
 
-_INT64_DIGITS = 18
-_DECIMAL128_DIGITS = 38
 _FLOATS = pa.list_(pa.float32())
 _EPOCHS = {pa.int64(): pa.scalar(0, pa.int64()), pa.string(): pa.scalar("1970-01-01T00:00:00Z")}
 
@@ -52,7 +51,7 @@ def typed(field: DebeziumField, texts: pa.Array) -> FieldValues:
             numbers = texts.cast(pa.float64())
             return FieldValues(numbers.cast(pa.float32(), safe=False) if field.type.type == "float" else numbers)
         case "decimal":
-            return FieldValues(_unscaled_bytes(column, texts) if field.type.type == "bytes" else texts)
+            return FieldValues(decimal_bytes(texts, precision=column.length, scale=column.scale) if field.type.type == "bytes" else texts)
         case "binary":
             return FieldValues(unhexed(texts))
         case "bit":
@@ -143,42 +142,14 @@ def _integers(field: DebeziumField, texts: pa.Array) -> pa.Array:
 def _of_uint64(numbers: pa.Array) -> pa.Array:
     """With a byte before eight: none of them is negative."""
     digits = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(">u8").view(np.uint8).reshape(-1, 8)
-    return _minimal(np.hstack([np.zeros((len(digits), 1), np.uint8), digits]), numbers)
-
-
-def _unscaled_bytes(column: Column, texts: pa.Array) -> pa.Array:
-    digits = column.length if column.length > 0 else DECIMAL_DIGITS_MAX
-    if digits <= _INT64_DIGITS:
-        whole = pc.replace_substring(texts, ".", "", max_replacements=1) if column.scale else texts
-        numbers = pc.fill_null(whole.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-        return _minimal(numbers.astype(">i8").view(np.uint8).reshape(-1, 8), texts)
-    kind = pa.decimal128(digits, column.scale) if digits <= _DECIMAL128_DIGITS else pa.decimal256(digits, column.scale)
-    width = kind.byte_width
-    _, data = pc.fill_null(texts, "0").cast(kind).buffers()
-    little_endian = np.frombuffer(data, np.uint8, count=len(texts) * width).reshape(-1, width)
-    return _minimal(little_endian[:, ::-1], texts)
-
-
-def _minimal(digits: npt.NDArray[np.uint8], nulls_of: pa.Array) -> pa.Array:
-    """Each row of big-endian two's complement without the bytes that only repeat its sign. Null where `nulls_of` is."""
-    rows, width = digits.shape
-    sign = np.where(digits[:, 0] >> 7, 0xFF, 0).astype(np.uint8)
-    repeats = (digits[:, :-1] == sign[:, None]) & (digits[:, 1:] >> 7 == sign[:, None] >> 7)
-    first = np.logical_and.accumulate(repeats, axis=1).sum(axis=1) if width > 1 else np.zeros(rows, np.int64)
-    return _binary(np.ascontiguousarray(digits)[np.arange(width) >= first[:, None]], width - first, nulls_of)
+    return shortest(np.hstack([np.zeros((len(digits), 1), np.uint8), digits]), numbers)
 
 
 def _bits(texts: pa.Array, column: Column) -> pa.Array:
     width = (column.length + 7) // 8
     numbers = pc.fill_null(texts.cast(pa.uint64()), 0).to_numpy(zero_copy_only=False)
     digits = numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
-    return _binary(digits.ravel(), np.full(len(texts), width), texts)
-
-
-def _binary(data: npt.NDArray[np.uint8], lengths: npt.NDArray[Any], nulls_of: pa.Array) -> pa.Array:
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    values = pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(data))])
-    return values if nulls_of.null_count == 0 else pc.if_else(nulls_of.is_valid(), values, pa.scalar(None, pa.binary()))
+    return binary_of(digits.ravel(), np.full(len(texts), width), texts)
 
 
 def _vectors(texts: pa.Array) -> pa.Array:

@@ -56,6 +56,13 @@ class Encoder(Protocol):
     def ddl(self, ddl: DdlRecord, before: TableSchema | None, after: TableSchema | None) -> RowMessage: ...
 
 
+class SchemaIds(Protocol):
+    """A schema registry, for who writes. Picklable."""
+
+    def id_of(self, subject: str, schema: str) -> int:
+        """Of the schema, JSON, which the subject has from now on. Raises SinkError."""
+
+
 def definition_of(schema: TableSchema) -> TableDefinition:
     """What the table was made of. Raises SinkError where the log does not tell it."""
     if schema.definition is None:

@@ -12,6 +12,7 @@ debezium_topics    topics of DDLs and resolved marks beside those of rows
 large_rows         rows that are larger than a message are in files
 rows               rows to messages                   ending               what ends a segment: DDLs, then a resolved mark everywhere
 reading            messages to rows, read back (spark_merge/port/readable.py)
+schema_registry    ids and schemas of Avro            registry_messages    rows in Avro, read back
 
 - With transactions a task is one transaction with its slot: a repeat adds nothing. An earlier task is fenced, or finds the later owner in
   control and stops.

@@ -1,4 +1,4 @@
-"""Where messages go that are written as Debezium's connectors do. The URI's topic is Debezium's `topic.prefix`.
+"""Where messages go that are written as Debezium's connectors do, and those of avro. The URI's topic is Debezium's `topic.prefix`.
 
     rows            {prefix}.{schema}.{table}, or where a dispatcher of the changefeed's file sends the table; by handle key, unless the
                     dispatcher says otherwise

@@ -19,6 +19,9 @@ HEADER = "ticdc-dump"
 SEQ NUMBER`, `resolved SEQ`: SEQ is the segment of the log, ORDINAL the row's place in it or in its chunk, CHUNK the chunk's place in the
 segment."""
 
+TS_HEADER = "ticdc-dump-commit-ts"
+"""Of each row in a protocol of which a deleted row's message does not have it: the commit_ts, in digits."""
+
 DUMP_HEADER = "ticdc-dump-progress"
 """Of each resolved mark from a log's first dump on: `sidecar.shared.model.progress.SegmentDump.to_json`."""
 

@@ -10,6 +10,7 @@ from sidecar.shared.model.nouns import CommitTs
 from sidecar.shared.ticdc.dispatch import Router
 from spark_merge.codecs.encode.messages import Encoder
 from spark_merge.sinks.kafka.client import SinkCluster
+from spark_merge.sinks.kafka.schema_registry import SchemaRegistry
 
 LIVE = 0
 """The transactional id of live rows, which mostly run in the worker's own process, where its producer stays warm."""
@@ -33,7 +34,7 @@ class Output:
     """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of the
     writer. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py.
     `shape`: the encoder's options. `tombstones`: behind deletes. `ddl_done`: the DDLs that are not sent. `claims`: None: a row that is
-    larger than a message stops the sink."""
+    larger than a message stops the sink. `registry`: of the schemas of a protocol that has them there."""
 
     cluster: SinkCluster
     topic: str
@@ -51,6 +52,7 @@ class Output:
     producer: Mapping[str, str] = field(default_factory=dict)
     ddl_done: Collection[CommitTs] = frozenset()
     claims: ClaimFolder | None = None
+    registry: SchemaRegistry | None = None
 
     def transactional_id(self, number: int) -> str:
         return f"{self.position_topic}-{number}"

@@ -27,7 +27,7 @@ from sidecar.shared.codecs.contract import ReadBackCodec
 from sidecar.shared.codecs.registry import WRITTEN, written_codec
 from sidecar.shared.errors import FeedError, SinkError
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.model.nouns import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
+from sidecar.shared.model.nouns import Change, CommitTs, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
 from sidecar.shared.process.progress import progressed
 from spark_merge.codecs.encode.local_time import UTC
 from spark_merge.codecs.protocols import replaced_dates, written_decoder
@@ -36,9 +36,10 @@ from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.formats.messages import StoredChange, form_of, message_rows
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing
-from spark_merge.sinks.kafka.ending import HEADER
+from spark_merge.sinks.kafka.ending import HEADER, TS_HEADER
 from spark_merge.sinks.kafka.large_rows import whole_messages
 from spark_merge.sinks.kafka.output import Output
+from spark_merge.sinks.kafka.registry_messages import avro_in_json, debezium_in_json
 from spark_merge.sinks.kafka.topics import TopicReader, consumer_of
 
 MESSAGES_AT_ONCE = 10_000
@@ -105,7 +106,7 @@ def _ddls(output: Output, piece: TopicSlice, accepted: Seq) -> Iterator[DdlRecor
             if record.seq <= accepted and record.kind in _DDL and not codec.parts(_message(piece, record)):
                 yield from (
                     DdlRecord(envelope.commit_ts, envelope.schema, envelope.table, envelope.query)
-                    for envelope in _envelopes(output, codec, piece, record)
+                    for envelope in _envelopes(output, codec, _message(piece, record))
                     if isinstance(envelope, Ddl)
                 )
 
@@ -127,12 +128,28 @@ class KafkaPart:
             by_era: dict[int, list[StoredChange]] = {}
             for record in batch:
                 if record.seq <= self.accepted and record.kind in _ROWS:
-                    for envelope in _envelopes(self.output, codec, self.piece, record):
+                    for envelope in self._envelopes(codec, record):
                         if isinstance(envelope, Change) and (number := places.number(envelope)) is not None:
                             by_era.setdefault(number, []).append(StoredChange(envelope, record.kind == "dump"))
             for number, changes in by_era.items():
                 zone = self.output.router.hashing.zone
                 yield from message_rows(changes, self.eras[number], protocol=self.output.protocol, time_zone=zone, decoder=decoders[number])
+
+    def _envelopes(self, codec: ReadBackCodec, record: _Record) -> Sequence[Envelope]:
+        message = _message(self.piece, record)
+        if self.output.registry is None:
+            return _envelopes(self.output, codec, message)
+        if WRITTEN[self.output.protocol].bare_deletes:
+            row = avro_in_json(self.output.registry, message, record.commit_ts, self._era_at)
+        else:
+            row = debezium_in_json(self.output.registry, message, self._era_at)
+        return () if row is None else _envelopes(self.output, codec, row)
+
+    def _era_at(self, commit_ts: CommitTs) -> Era | None:
+        """Of the topic's rows, where it has those of one table at a time; None: they are not of the table that is read."""
+        topic = self.output.router.topic
+        eras_of_topic = (era for era in self.eras if topic(era.name) == self.piece.topic)
+        return next((era for era in eras_of_topic if era.after_ts < commit_ts <= era.upto_ts), None)
 
 
 class _Places:
@@ -155,25 +172,26 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """`kind`: the first word of the header; empty for TiCDC's own, whose `seq` is -1."""
+    """`kind`: the first word of the header; empty for TiCDC's own, whose `seq` is -1. `commit_ts`: of its TS_HEADER."""
 
     offset: int
     key: bytes | None
     value: bytes | None
     kind: str
     seq: int
+    commit_ts: CommitTs | None = None
 
 
 def _message(piece: TopicSlice, record: _Record) -> Message:
     return Message(Lane(str(piece)), record.offset, record.key, record.value)
 
 
-def _envelopes(output: Output, codec: ReadBackCodec, piece: TopicSlice, record: _Record) -> Sequence[Envelope]:
+def _envelopes(output: Output, codec: ReadBackCodec, message: Message) -> Sequence[Envelope]:
     """With the rows that are in files."""
     try:
-        return [one for whole in whole_messages(output.claims, _message(piece, record), codec) for one in codec.envelopes(whole)]
+        return [one for whole in whole_messages(output.claims, message, codec) for one in codec.envelopes(whole)]
     except FeedError as error:
-        raise SinkError(f"topic {piece}, offset {record.offset}: {error.message}", hint=error.hint) from error
+        raise SinkError(f"topic {message.lane}, offset {message.position}: {error.message}", hint=error.hint) from error
 
 
 def _batches(output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:
@@ -218,6 +236,7 @@ def _upto(piece: TopicSlice) -> str:
 
 
 def _record(message: Any) -> _Record:
-    words = next((value.split() for name, value in message.headers() or () if name == HEADER), None)
-    kind, seq = ("", -1) if words is None else (words[0].decode(), int(words[1]))
-    return _Record(message.offset(), message.key(), message.value(), kind, seq)
+    headers = dict(message.headers() or ())
+    words, ts = headers.get(HEADER), headers.get(TS_HEADER)
+    kind, seq = ("", -1) if words is None else (words.split()[0].decode(), int(words.split()[1]))
+    return _Record(message.offset(), message.key(), message.value(), kind, seq, None if ts is None else CommitTs(int(ts)))

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import TableSchema
 from spark_merge.merge.cut import stages
@@ -33,7 +34,7 @@ from spark_merge.sinks.kafka.partitions import verify
 from spark_merge.sinks.kafka.position import TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch
 from spark_merge.sinks.kafka.reading import read_back
-from spark_merge.sinks.kafka.topics import partitions_of
+from spark_merge.sinks.kafka.topics import check_apart, partitions_of
 from spark_merge.sinks.kafka.writer import KafkaWriter, TaskPlace
 from spark_merge.sinks.kit.position import PositionKeeper
 
@@ -145,6 +146,9 @@ class KafkaSink:
             router, tables = self.output.router, {**head.schemas, **head.next_schemas}
             for name, schema in tables.items():
                 verify(router.partition_rule(name), schema)
+            if WRITTEN[self.output.protocol].by_registry:
+                check_apart(router, head.schemas)
+                check_apart(router, head.next_schemas)
             self._routed = {
                 **dict(list(self._routed.items())[-ROUTED_MAX:]),
                 place: SegmentTopics(router.topics(tables), router.mark_topics(tables)),

@@ -18,6 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not for mypy
 
 from sidecar.shared.errors import SinkError
+from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.ticdc.dispatch import Router
+from spark_merge.port.contract import has_rows
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, REQUEST_TIMEOUT_S, SinkCluster, patiently
 from spark_merge.sinks.kafka.output import Output
 
@@ -66,6 +69,17 @@ def consumer_of(cluster: SinkCluster, group: str, settings: Mapping[str, str]) -
     """Of committed records, and of each partition's end."""
     ours = {"group.id": group, "enable.auto.commit": "false", "isolation.level": "read_committed", "enable.partition.eof": "true"}
     return cluster.connect(Consumer, {**ours, **settings})
+
+
+def check_apart(router: Router, tables: Mapping[TableName, TableSchema]) -> None:
+    """Raises SinkError for two tables whose rows go to one topic: a registry has a topic's schemas under its name."""
+    taken: dict[str, TableName] = {}
+    for name in sorted(name for name, schema in tables.items() if has_rows(schema)):
+        if (other := taken.setdefault(topic := router.topic(name), name)) != name:
+            raise SinkError(
+                f"rows of {other} and of {name} go to topic {topic}, which can have the schemas of one table alone",
+                hint="write {schema} and {table} into the topics of the dispatchers in the file of config=",
+            )
 
 
 def partitions_of(output: Output, reader: TopicReader, topics: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:

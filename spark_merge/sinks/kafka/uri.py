@@ -27,6 +27,7 @@ from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.debezium_topics import DebeziumRouter
 from spark_merge.sinks.kafka.output import ClaimFolder, Output
+from spark_merge.sinks.kafka.schema_registry import RegistryOptions, SchemaRegistry
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.topics import TopicReader
 from spark_merge.sinks.kit.errors import sink_error
@@ -70,6 +71,28 @@ class Shape:
         "With `canal-json`: `old` of an update has only the columns that changed.")  # fmt: skip
     handle_key_columns: bool = option("delete-only-output-handle-key-columns", flag(), False,
         "A deleted row has only the columns of the handle key.")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AvroContent:
+    """Of messages of avro (spark_merge/codecs/encode/avro.py). The namespace is ours, all others are TiCDC's."""
+
+    decimals: str = option("avro-decimal-handling-mode", one_of("precise", "string"), "precise",
+        "A DECIMAL: `bytes` with the logical type `decimal`, or a `string`.")  # fmt: skip
+    unsigned: str = option("avro-bigint-unsigned-handling-mode", one_of("long", "string"), "long",
+        "A BIGINT UNSIGNED: a `long`, or a `string`. With `long` a value from 2^63 on stops the sink.")  # fmt: skip
+    before: bool = option("avro-include-before-value", flag(), False,
+        "An update has its row before, a delete its row.")  # fmt: skip
+    namespace: str = option("avro-namespace", text("a name"), "default",
+        "The namespace of the schemas: that of the changefeed, or its keyspace.")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AvroParameters:
+    """Of avro, and of the registry, which debezium-avro has too."""
+
+    registry: RegistryOptions = block(RegistryOptions)
+    content: AvroContent = block(AvroContent)
 
 
 _DECIMALS = replace(one_of("precise", "string"), hint="write {name}=precise or {name}=string: double loses digits")
@@ -134,7 +157,9 @@ class KafkaOptions:
         "As TiCDC counts it: key, value and 36 bytes. A larger one: [large rows](#large-rows).")  # fmt: skip
     large_rows: LargeRowOptions = block(LargeRowOptions)
     compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "Of Kafka's batches.")
-    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true`.")
+    tidb_extension: str = option("enable-tidb-extension", text("`true` or `false`"), "",
+        "With `canal-json`, only `true`. With `avro`: a row has its operation and commit-ts.",
+        shown="`true`, with `avro` `false`")  # fmt: skip
     architecture: Architecture = option("architecture", one_of("classic", "new"), "classic",
         "Whose messages and hashes.")  # fmt: skip
     release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's, whose hashes are used.", shown="the newest")
@@ -179,14 +204,17 @@ def output_of(uri: SinkUri) -> Output:
     feed = Changefeed(_NAME, "", urlunsplit((*uri.parts[:3], urlencode(given), "")))
     place = kafka_place(feed)
     options = read(KafkaOptions, values)
-    if WRITTEN[options.protocol].needs_extension and options.tidb_extension != "true":
+    record = WRITTEN[options.protocol]
+    extension = options.tidb_extension or ("true" if record.needs_extension else "false")
+    if record.needs_extension and extension != "true":
         raise SinkError(
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
-    record, debezium = WRITTEN[options.protocol], read(DebeziumParameters, values)
-    shape = {**texts_of(options.shape), "time-zone": options.time_zone, "enable-tidb-extension": "true"}
-    if record.as_debezium:
+    debezium, avro = read(DebeziumParameters, values), read(AvroParameters, values)
+    registry = SchemaRegistry.of(avro.registry) if record.by_registry else None
+    shape = {**texts_of(options.shape), **texts_of(avro.content), "time-zone": options.time_zone, "enable-tidb-extension": extension}
+    if record.rows_alone:
         shape |= {**texts_of(debezium), "topic-prefix": place.topic}
     return Output(
         cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
@@ -195,8 +223,9 @@ def output_of(uri: SinkUri) -> Output:
         protocol=options.protocol,
         shape=shape,
         tombstones=record.as_debezium and debezium.tombstones,
-        encoder=encoder(options.protocol, architecture=options.architecture, options=shape),
-        router=(DebeziumRouter if record.as_debezium else Router).of(
+        encoder=encoder(options.protocol, architecture=options.architecture, options=shape, schema_ids=registry),
+        registry=registry,
+        router=(DebeziumRouter if record.rows_alone else Router).of(
             file.dispatchers,
             default_topic=place.topic,
             protocol=options.protocol,
@@ -222,7 +251,7 @@ def _claims(options: KafkaOptions, log_id: str) -> ClaimFolder | None:
     large = options.large_rows
     if large.handled == "none":
         return None
-    if WRITTEN[options.protocol].as_debezium:
+    if WRITTEN[options.protocol].rows_alone:
         raise ConfigError(
             f"large-message-handle-option=claim-check: readers of {options.protocol} know no rows in files",
             hint="leave it out, and raise max-message-bytes; TiCDC refuses it too",
@@ -269,4 +298,4 @@ def _more_of_the_client(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 OPTIONS = (UriOptions, KafkaOptions, CLIENT)
-KAFKA = SinkKind(_open, names_of(*OPTIONS, DebeziumParameters), _holds_rows, leaves=_leaves)
+KAFKA = SinkKind(_open, names_of(*OPTIONS, DebeziumParameters, AvroParameters), _holds_rows, leaves=_leaves)

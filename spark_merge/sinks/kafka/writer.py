@@ -7,7 +7,8 @@ What `settle` and the slot wait for: write_modes.py.
 - Live rows in the output's own protocol are the bytes that TiCDC sent, but for some (rows.py); all others are encoded.
 - A row that is larger than a message is in a file, or ends the task before any row of its source transaction is written (large_rows.py).
 - A delete has a tombstone behind it, a record of its key without a value, if the output says so.
-- A header (HEADER) says where a record is from. Consumers that do not know it ignore it.
+- A header (HEADER) says where a record is from, another one (TS_HEADER) its commit_ts where its message may not. Consumers that do not
+  know them ignore them.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from operator import attrgetter, itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.model.nouns import CommitTs, Seq, TableName, TableSchema
 from spark_merge.codecs.encode.by_table import by_table
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task
 from spark_merge.sinks.kafka.claims import TaskRequested
 from spark_merge.sinks.kafka.client import Fenced
-from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, TopicEnding
+from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, TS_HEADER, TopicEnding
 from spark_merge.sinks.kafka.holder import OF_PROCESS, IdHolder
 from spark_merge.sinks.kafka.large_rows import sendable
 from spark_merge.sinks.kafka.output import Output
@@ -109,12 +111,14 @@ class KafkaWriter:
         from_where = pc.binary_join_element_wise(origin, pc.cast(changes["ordinal"], pa.string()), tail or changes["op"], " ")
         headers = pc.cast(from_where, pa.binary()).to_pylist()
         messages, numbers_of = sendable(output, schema, rows, headers), self._partitions(topic, schema, piece, changes)
-        has_tombstone = self._has_tombstone(changes)
+        has_tombstone, bare = self._has_tombstone(changes), WRITTEN[output.protocol].bare_deletes
         for place, (message, numbers, commit_ts) in enumerate(zip(messages, numbers_of, changes["commit_ts"].to_pylist(), strict=True)):
             if message is not None:
                 key, value = message
+                of_row: Headers = [(HEADER, headers[place])]
+                of_row += [(TS_HEADER, b"%d" % commit_ts)] if bare else []
                 for number in numbers:
-                    yield commit_ts, (topic, number, key, value, [(HEADER, headers[place])])
+                    yield commit_ts, (topic, number, key, value, of_row)
                     if has_tombstone[place]:
                         yield commit_ts, (topic, number, key, None, [(HEADER, _TOMBSTONE % (seq, changes["ordinal"][place].as_py()))])
 

@@ -23,9 +23,9 @@ from typing import Any
 from sidecar.shared.errors import SinkError, UnsupportedDdl
 from sidecar.shared.log.manifest import DdlRecord
 from sidecar.shared.model.nouns import Column, ColumnDefinition, TableName, TableSchema
-from sidecar.shared.sql.lexer import tokens
 from sidecar.shared.ticdc.ddl_text import action_of
 from spark_merge.codecs.decode.canal_json import kind_of
+from spark_merge.codecs.encode.defaults import default_text
 from spark_merge.codecs.encode.go_json import string
 from spark_merge.codecs.encode.messages import Architecture, definition_of
 from spark_merge.sinks.storage.layout import schema_path
@@ -42,7 +42,6 @@ _LENGTHS = {
 _SIZED = _LENGTHS.keys() | {"varchar", "varbinary"}
 _OF_TIME = frozenset({"time", "datetime", "timestamp"})
 _LABELLED = frozenset({"enum", "set"})
-_NOW = re.compile(r"(CURRENT_TIMESTAMP)(\(\d\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +120,6 @@ def _scale(word: str, length: str, scale: str) -> str | None:
         return scale or "0"
     digits = length if word in _OF_TIME else scale if word in ("float", "double") else ""
     return digits if digits not in ("", "0") else None
-
-
-def default_text(column: ColumnDefinition) -> str | None:
-    """As TableInfo has it: the value's text, or that of an expression."""
-    sql = column.default
-    if sql is None:
-        return None
-    if now := _NOW.fullmatch(sql):
-        return now[1]
-    if sql.startswith("b'"):
-        number = int(sql[2:-1] or "0", 2)
-        return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big").decode(errors="replace")
-    if sql.startswith("'"):
-        return next(tokens(sql)).value
-    return sql[1:-1] if sql.startswith("(") and sql.endswith(")") else sql
 
 
 def column_of(fields: dict[str, Any]) -> Column:

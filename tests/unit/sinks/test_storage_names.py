@@ -22,11 +22,12 @@ from sidecar.shared.model.nouns import (
     TableName,
     TableSchema,
 )
+from spark_merge.codecs.encode.defaults import default_text
 from spark_merge.port.contract import Head
 from spark_merge.sinks.storage.layout import StoragePlace
 from spark_merge.sinks.storage.names import Last, Named, Staged, StorageNames, StoredVersion, named
 from spark_merge.sinks.storage.options import options_of
-from spark_merge.sinks.storage.schema_file import default_text, table_columns
+from spark_merge.sinks.storage.schema_file import table_columns
 
 OPTIONS = options_of({"protocol": "csv", "file-index-digit": "6"})
 A, B = TableName("s", "a"), TableName("s", "b")

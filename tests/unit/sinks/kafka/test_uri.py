@@ -11,12 +11,15 @@ import pytest
 
 from sidecar.shared.errors import ConfigError, SinkError
 from sidecar.shared.model.nouns import TableName
+from spark_merge.codecs.encode.avro import AvroEncoder
+from spark_merge.codecs.encode.avro_schema import AvroShape
 from spark_merge.codecs.encode.debezium import DebeziumEncoder
 from spark_merge.codecs.encode.debezium_fields import DebeziumOptions
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.debezium_topics import DebeziumRouter
 from spark_merge.sinks.kafka.output import Output
+from spark_merge.sinks.kafka.schema_registry import SchemaRegistry
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.uri import output_of, position_topic_of
 from spark_merge.sinks.kafka.write_modes import AcknowledgedMode, TransactionalMode, write_mode
@@ -92,7 +95,7 @@ def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("protocol=avro", "protocol='avro'"),
+        ("protocol=maxwell", "protocol='maxwell'"),
         ("protocol=canal-json&enable-tidb-extension=false", "TiDB extension"),
         ("partition-num=many", "partition-num='many'"),
         ("compression=rar", "compression='rar'"),
@@ -126,12 +129,11 @@ def test_debezium_has_its_topics_by_key_tombstones_and_modes() -> None:
         ("bigint-unsigned-handling-mode=double", "bigint-unsigned-handling-mode='double'"),
         ("invalid-dates=perhaps", "invalid-dates='perhaps'"),
         ("large-message-handle-option=claim-check&claim-check-storage-uri=/tmp/x", "readers of debezium know no rows in files"),
-        ("protocol=debezium-avro", "protocol='debezium-avro'"),
     ],
 )
 def test_what_debezium_cannot_be_is_refused_by_name(query: str, message: str) -> None:
     with pytest.raises((SinkError, ConfigError), match=message):
-        output(f"kafka://b:9092/p?protocol=debezium&{query}".replace("protocol=debezium&protocol=", "protocol="))
+        output(f"kafka://b:9092/p?protocol=debezium&{query}")
 
 
 def test_it_is_written_in_transactions_unless_the_uri_says_otherwise() -> None:
@@ -219,3 +221,46 @@ def test_a_position_topic_has_a_name_that_kafka_takes() -> None:
     long = "t" * 249
     assert len(position_topic_of(long)) == 249
     assert position_topic_of(long) != position_topic_of(long[:-1] + "u")
+
+
+REGISTRY = "schema-registry=http://me:pw9x@r:8081"
+
+
+def test_avro_has_its_options_and_a_registry() -> None:
+    result = output(
+        f"kafka://b:9092/shop?protocol=avro&{REGISTRY}&avro-decimal-handling-mode=string&avro-bigint-unsigned-handling-mode=string"
+        "&avro-include-before-value=true&avro-namespace=ns&enable-tidb-extension=true&architecture=new&time-zone=Asia/Shanghai"
+    )
+    assert isinstance(result.encoder, AvroEncoder)
+    assert result.encoder.shape == AvroShape(True, True, True, True, "ns", True)
+    assert (result.registry, result.encoder.schema_ids) == (SchemaRegistry(("http://r:8081",), "me"), result.registry)
+    assert "pw9x" not in repr(result)
+    assert result.router.topic(TableName("s", "t")) == "shop.s.t"
+    plain = output(f"kafka://b:9092/shop?protocol=avro&{REGISTRY}")
+    assert isinstance(plain.encoder, AvroEncoder)
+    assert plain.encoder.shape == AvroShape()
+    assert not plain.tombstones
+
+
+def test_the_registry_of_the_changefeeds_file_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        '[sink]\nprotocol = "avro"\nschema-registry = "http://r:8081"\n'
+        '[sink.kafka-config.codec-config]\navro-decimal-handling-mode = "string"\n'
+    )
+    result = output(f"kafka://b:9092/shop?config={tmp_path}/c.toml")
+    assert result.registry == SchemaRegistry(("http://r:8081",))
+    assert isinstance(result.encoder, AvroEncoder)
+    assert result.encoder.shape.decimal_as_text
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("protocol=avro", "is no URL of a schema registry"),
+        ("protocol=debezium-avro", "is no URL of a schema registry"),
+        (f"protocol=avro&{REGISTRY}&large-message-handle-option=claim-check", "readers of avro know no rows in files"),
+    ],
+)
+def test_what_avro_cannot_be_is_refused(query: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        output(f"kafka://b:9092/shop?{query}")
