@@ -1,0 +1,156 @@
+"""A recording is written into topics by a sink that is killed, while all readers read; then each target is held against the source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from sidecar.shared.model.nouns import TableName, TableSchema
+from tests.support.recorded_target import Case, RecordedLog, RecordedLogs
+from tests.support.replaying import Stage
+from tests.support.services.connect import KafkaConnect
+from tests.support.services.jars import jars
+from tests.support.services.kafka import KafkaBroker
+from tests.tools.connect.history import Topics, topics_of, written
+from tests.tools.connect.iceberg import control_topic
+from tests.tools.connect.plain import of_source
+from tests.tools.connect.readers import Kind, Place, Reader, Row
+
+POM = Path(__file__).with_name("pom.xml")
+PREFIX = {True: "feed", False: "bare"}
+"""Of the topics whose messages have their schemas, and of those whose messages have none."""
+KILLS = 3
+READ_S_MAX = 300.0
+LOOK_EVERY_S = 1.0
+SHOWN_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`rows` and `records`: of all tables. `differences`: one a table, empty if all are equal; or what stopped the reader."""
+
+    reader: str
+    records: int
+    rows: int
+    limits: Mapping[str, str]
+    differences: Sequence[str] = field(default_factory=tuple)
+
+
+def uri_of(brokers: str, *, schemas: bool) -> str:
+    options = f"protocol=debezium&partition-num=2&invalid-dates=null-or-epoch&debezium-disable-schema={str(not schemas).lower()}"
+    return f"kafka://{brokers}/{PREFIX[schemas]}?{options}"
+
+
+def judged(folder: Path, case: Case, kinds: Sequence[Kind]) -> list[Verdict]:
+    """One a kind, in their order. Raises RuntimeError if the sink or a server fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made, log = case.record(RecordedLogs(folder))
+    with KafkaBroker(folder / "kafka") as kafka, _reading(folder, kafka, kinds, made) as (readers, connect):
+        topics = {schemas: _written(kafka, log, case, schemas=schemas) for schemas in sorted({kind.schemas for kind in kinds})}
+        return [_verdict(kind, readers[kind.name], _stopped(connect, kafka, kind, readers, topics), topics, made) for kind in kinds]
+
+
+@contextmanager
+def _reading(
+    folder: Path, kafka: KafkaBroker, kinds: Sequence[Kind], made: Stage
+) -> Iterator[tuple[Mapping[str, Reader], KafkaConnect]]:
+    hadoop = map(str, (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar"))
+    with ExitStack() as stack:
+        readers = dict[str, Reader]()
+        for kind in kinds:
+            place = Place(kind.name, folder / kind.name, kafka.bootstrap, PREFIX[kind.schemas], _tables(made))
+            readers[kind.name] = stack.enter_context(kind.opened(place))
+            kafka.create_topic(control_topic(kind.name))
+        settings = {name: reader.settings for name, reader in readers.items()}
+        connect = KafkaConnect(folder / "connect", jars=[f"{jars(POM)}/*", *hadoop], brokers=kafka.bootstrap, connectors=settings)
+        yield readers, stack.enter_context(connect)
+
+
+def _written(kafka: KafkaBroker, log: RecordedLog, case: Case, *, schemas: bool) -> Topics:
+    killed = written(log.folder, uri_of(kafka.bootstrap, schemas=schemas), PREFIX[schemas], kafka.bootstrap, kills=KILLS, seed=case.seed)
+    if killed != KILLS:
+        raise RuntimeError(f"{killed} of {KILLS} deliveries were killed: the recording is too short")
+    return topics_of(kafka.bootstrap, PREFIX[schemas])
+
+
+def _stopped(
+    connect: KafkaConnect, kafka: KafkaBroker, kind: Kind, readers: Mapping[str, Reader], topics: Mapping[bool, Topics]
+) -> str:
+    """Empty when the reader has all of the topics, else why not."""
+    its, reader, deadline_s = topics[kind.schemas], readers[kind.name], time.monotonic() + READ_S_MAX
+    while True:
+        try:
+            connect.states(kind.name)
+        except RuntimeError as error:
+            return str(error)
+        missing = _missing(kafka, kind, reader, its)
+        if not missing or time.monotonic() > deadline_s:
+            return missing
+        time.sleep(LOOK_EVERY_S)  # neither a group nor a table tells that it has come to its end
+
+
+def _missing(kafka: KafkaBroker, kind: Kind, reader: Reader, topics: Topics) -> str:
+    if reader.records is not None:
+        there = {table: reader.records(table) for table in topics.records}
+        wrong = {f"{table}": f"{there[table]} of {count}" for table, count in topics.records.items() if there[table] != count}
+        return f"records that came: {wrong}" if wrong else ""
+    places = [TopicPartition(*place) for place in topics.ends]
+    group = ConsumerGroupTopicPartitions(f"connect-{kind.name}", places)
+    result = kafka.admin().list_consumer_group_offsets([group])[group.group_id].result()
+    behind = [place for place in result.topic_partitions if place.offset < topics.ends[place.topic, place.partition]]
+    return f"not read to the end: {behind}" if behind else ""
+
+
+def _verdict(kind: Kind, reader: Reader, stopped: str, topics: Mapping[bool, Topics], made: Stage) -> Verdict:
+    differences, rows = [stopped] if stopped else list[str](), 0
+    for name in () if stopped else _tables(made):
+        schema = made.history.schema(name, made.recording.end_ts)
+        assert schema is not None
+        try:
+            result = reader.rows(kind.narrowed(schema))
+        except ValueError as error:
+            differences.append(str(error))
+            continue
+        rows += len(result)
+        if said := compared(kind.narrowed(schema), source_rows(made, schema, kind), result):
+            differences.append(said)
+    return Verdict(kind.name, topics[kind.schemas].records.total(), rows, kind.limits, differences)
+
+
+def _tables(made: Stage) -> list[TableName]:
+    """That the source has at the end."""
+    return [name for name in made.tables if made.history.schema(name, made.recording.end_ts) is not None]
+
+
+def source_rows(made: Stage, schema: TableSchema, kind: Kind) -> list[Row]:
+    """At the end of the recording, in the columns of `kind.narrowed`."""
+    taken = [(at, column) for at, column in enumerate(schema.columns) if column.name not in kind.limits]
+    rows = made.history.rows(schema.name, made.recording.end_ts).values()
+    return [tuple(of_source(column, row[at]) for at, column in taken) for row in rows]
+
+
+def compared(schema: TableSchema, expected: Sequence[Row], result: Sequence[Row]) -> str:
+    """Empty if equal, else how many rows and which values differ."""
+    at = [schema.column_names().index(name) for name in schema.key]
+    keyed = [{tuple(row[place] for place in at): row for row in rows} for rows in (expected, result)]
+    sizes = [len(expected), len(result)]
+    source, target = keyed
+    wrong = [key for key, row in source.items() if key in target and target[key] != row]
+    gone, more = source.keys() - target.keys(), target.keys() - source.keys()
+    if not wrong and not gone and not more and sizes == [len(source), len(target)]:
+        return ""
+    columns = sorted({name for key in wrong for name, a, b in zip(schema.column_names(), source[key], target[key], strict=True) if a != b})
+    examples = [
+        f"{key}: " + ", ".join(f"{n} is {b!r}, not {a!r}" for n, a, b in zip(schema.column_names(), source[key], target[key], strict=True) if a != b)
+        for key in wrong[:SHOWN_MAX]
+    ]  # fmt: skip
+    return (
+        f"{schema.name}: {sizes[1]} rows, {sizes[0]} in the source; {len(gone)} missing {sorted(gone, key=repr)[:SHOWN_MAX]}, "
+        f"{len(more)} too many {sorted(more, key=repr)[:SHOWN_MAX]}, {len(wrong)} other in {columns}: {examples}"
+    )
