@@ -39,7 +39,7 @@ def _table(place: Place, schema: TableSchema) -> str:
 @contextlib.contextmanager
 def mariadb(place: Place, without: Sequence[str]) -> Iterator[Reader]:
     with MariaDb(place.folder / "mariadb") as db:
-        db.execute(f"CREATE DATABASE {TARGET}")
+        db.execute(f"CREATE DATABASE {TARGET}", *(_of_binary_key(place, schema) for schema in place.tables.values() if _is_binary(schema)))
 
         def rows(schema: TableSchema) -> list[Row]:
             name = _table(place, schema)
@@ -49,6 +49,16 @@ def mariadb(place: Place, without: Sequence[str]) -> Iterator[Reader]:
             return [_row(schema, values) for values in db.execute(f"SELECT {columns} FROM {TARGET}.`{name}`")]
 
         yield Reader(_settings(f"jdbc:mariadb://{db.host}:{db.port}/{TARGET}", db.user, db.password, without), rows)
+
+
+def _is_binary(schema: TableSchema) -> bool:
+    return any(column.kind == "binary" for column in schema.columns if column.name in schema.key)
+
+
+def _of_binary_key(place: Place, schema: TableSchema) -> str:
+    """What an operator does beforehand: the connector makes the key a LONGBLOB, which MariaDB does not take. It adds the other columns."""
+    key = ", ".join(f"`{name}` VARBINARY(255) NOT NULL" for name in schema.key)
+    return f"CREATE TABLE {TARGET}.`{_table(place, schema)}` ({key}, PRIMARY KEY ({', '.join(schema.key)}))"
 
 
 def _in_full(column: Column) -> str:

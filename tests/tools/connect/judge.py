@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from sidecar.shared.model.nouns import TableName, TableSchema
+from sidecar.shared.model.nouns import MARK_TABLE, TableName, TableSchema
 from tests.support.recorded_target import Case, RecordedLog, RecordedLogs
 from tests.support.replaying import Stage
 from tests.support.services.connect import KafkaConnect
@@ -51,25 +51,39 @@ def judged(folder: Path, case: Case, kinds: Sequence[Kind]) -> list[Verdict]:
     """One a kind, in their order. Raises RuntimeError if the sink or a server fails."""
     folder.mkdir(parents=True, exist_ok=True)
     made, log = case.record(RecordedLogs(folder))
-    with KafkaBroker(folder / "kafka") as kafka, _reading(folder, kafka, kinds, made) as (readers, connect):
+    tables = _tables(made, log)
+    with KafkaBroker(folder / "kafka") as kafka, _reading(folder, kafka, kinds, tables) as running:
         topics = {schemas: _written(kafka, log, case, schemas=schemas) for schemas in sorted({kind.schemas for kind in kinds})}
-        return [_verdict(kind, readers[kind.name], _stopped(connect, kafka, kind, readers, topics), topics, made) for kind in kinds]
+        return [_verdict(one, topics[one.kind.schemas], made, tables) for one in running]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A reader, and the process of Kafka Connect that it has alone: two dialects in one process share Debezium's types, and make tables
+    of one in the other."""
+
+    kind: Kind
+    reader: Reader
+    connect: KafkaConnect
+    kafka: KafkaBroker
 
 
 @contextmanager
-def _reading(
-    folder: Path, kafka: KafkaBroker, kinds: Sequence[Kind], made: Stage
-) -> Iterator[tuple[Mapping[str, Reader], KafkaConnect]]:
+def _reading(folder: Path, kafka: KafkaBroker, kinds: Sequence[Kind], tables: Mapping[TableName, TableSchema]) -> Iterator[list[_Running]]:
     hadoop = map(str, (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar"))
+    classpath = [f"{jars(POM)}/*", *hadoop]
     with ExitStack() as stack:
-        readers = dict[str, Reader]()
+        running = list[_Running]()
         for kind in kinds:
-            place = Place(kind.name, folder / kind.name, kafka.bootstrap, PREFIX[kind.schemas], _tables(made))
-            readers[kind.name] = stack.enter_context(kind.opened(place))
             kafka.create_topic(control_topic(kind.name))
-        settings = {name: reader.settings for name, reader in readers.items()}
-        connect = KafkaConnect(folder / "connect", jars=[f"{jars(POM)}/*", *hadoop], brokers=kafka.bootstrap, connectors=settings)
-        yield readers, stack.enter_context(connect)
+            its = folder / kind.name
+            place = Place(kind.name, its, kafka.bootstrap, PREFIX[kind.schemas], tables)
+            reader = stack.enter_context(kind.opened(place))
+            connect = KafkaConnect(
+                its / "connect", jars=classpath, brokers=kafka.bootstrap, connectors={kind.name: reader.settings}
+            )
+            running.append(_Running(kind, reader, stack.enter_context(connect), kafka))
+        yield running
 
 
 def _written(kafka: KafkaBroker, log: RecordedLog, case: Case, *, schemas: bool) -> Topics:
@@ -79,53 +93,52 @@ def _written(kafka: KafkaBroker, log: RecordedLog, case: Case, *, schemas: bool)
     return topics_of(kafka.bootstrap, PREFIX[schemas])
 
 
-def _stopped(
-    connect: KafkaConnect, kafka: KafkaBroker, kind: Kind, readers: Mapping[str, Reader], topics: Mapping[bool, Topics]
-) -> str:
+def _stopped(one: _Running, topics: Topics) -> str:
     """Empty when the reader has all of the topics, else why not."""
-    its, reader, deadline_s = topics[kind.schemas], readers[kind.name], time.monotonic() + READ_S_MAX
+    deadline_s = time.monotonic() + READ_S_MAX
     while True:
         try:
-            connect.states(kind.name)
+            one.connect.states(one.kind.name)
         except RuntimeError as error:
             return str(error)
-        missing = _missing(kafka, kind, reader, its)
+        missing = _missing(one, topics)
         if not missing or time.monotonic() > deadline_s:
             return missing
         time.sleep(LOOK_EVERY_S)  # neither a group nor a table tells that it has come to its end
 
 
-def _missing(kafka: KafkaBroker, kind: Kind, reader: Reader, topics: Topics) -> str:
-    if reader.records is not None:
-        there = {table: reader.records(table) for table in topics.records}
+def _missing(one: _Running, topics: Topics) -> str:
+    if one.reader.records is not None:
+        there = {table: one.reader.records(table) for table in topics.records}
         wrong = {f"{table}": f"{there[table]} of {count}" for table, count in topics.records.items() if there[table] != count}
         return f"records that came: {wrong}" if wrong else ""
     places = [TopicPartition(*place) for place in topics.ends]
-    group = ConsumerGroupTopicPartitions(f"connect-{kind.name}", places)
-    result = kafka.admin().list_consumer_group_offsets([group])[group.group_id].result()
+    group = ConsumerGroupTopicPartitions(f"connect-{one.kind.name}", places)
+    result = one.kafka.admin().list_consumer_group_offsets([group])[group.group_id].result()
     behind = [place for place in result.topic_partitions if place.offset < topics.ends[place.topic, place.partition]]
     return f"not read to the end: {behind}" if behind else ""
 
 
-def _verdict(kind: Kind, reader: Reader, stopped: str, topics: Mapping[bool, Topics], made: Stage) -> Verdict:
+def _verdict(one: _Running, topics: Topics, made: Stage, tables: Mapping[TableName, TableSchema]) -> Verdict:
+    kind, stopped = one.kind, _stopped(one, topics)
     differences, rows = [stopped] if stopped else list[str](), 0
-    for name in () if stopped else _tables(made):
-        schema = made.history.schema(name, made.recording.end_ts)
-        assert schema is not None
+    for schema in () if stopped else tables.values():
         try:
-            result = reader.rows(kind.narrowed(schema))
+            result = one.reader.rows(kind.narrowed(schema))
         except ValueError as error:
             differences.append(str(error))
             continue
         rows += len(result)
         if said := compared(kind.narrowed(schema), source_rows(made, schema, kind), result):
             differences.append(said)
-    return Verdict(kind.name, topics[kind.schemas].records.total(), rows, kind.limits, differences)
+    return Verdict(kind.name, topics.records.total(), rows, kind.limits, differences)
 
 
-def _tables(made: Stage) -> list[TableName]:
-    """That the source has at the end."""
-    return [name for name in made.tables if made.history.schema(name, made.recording.end_ts) is not None]
+def _tables(made: Stage, log: RecordedLog) -> dict[TableName, TableSchema]:
+    """That the source has at the end, without the table of marks."""
+    names = log.log.read_schemas(log.manifests[-1].next_schemas or log.manifests[-1].schemas)
+    schemas = {name: made.history.schema(name, made.recording.end_ts) for name in names if name != MARK_TABLE}
+    return {name: schema for name, schema in schemas.items() if schema is not None}
 
 
 def source_rows(made: Stage, schema: TableSchema, kind: Kind) -> list[Row]:

@@ -20,13 +20,14 @@ Row = tuple[Plain, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`name`: the reader's. `folder`: for what its target leaves. `prefix`: of the topics (`topic.prefix`)."""
+    """`name`: the reader's. `folder`: for what its target leaves. `prefix`: of the topics (`topic.prefix`). `tables`: at the
+    end."""
 
     name: str
     folder: Path
     brokers: str
     prefix: str
-    tables: Sequence[TableName]
+    tables: Mapping[TableName, TableSchema]
 
 
 @dataclass(frozen=True, slots=True)
