@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.shared.model.nouns import TableName
 from tests.support.kafka_output import Read, read_all
@@ -24,6 +24,7 @@ REPOSITORY = Path(__file__).parents[3]
 DELIVERY_S_MAX = 900.0
 LOOK_EVERY_S = 0.02
 ANSWER_S_MAX = 60.0
+_BEING_MADE = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,17 @@ def _consumer(brokers: str) -> Consumer:
 
 
 def _high(brokers: str, prefix: str) -> int:
-    """Records and marks of transactions, committed or not, in all topics of rows."""
-    consumer = _consumer(brokers)
+    """Records and marks of transactions, committed or not, in all topics of rows. A partition that is being made has none yet."""
+    consumer, high = _consumer(brokers), 0
     try:
         known = consumer.list_topics(timeout=ANSWER_S_MAX).topics
-        places = [TopicPartition(name, at) for name in known if name.startswith(f"{prefix}.") for at in known[name].partitions]
-        return sum(consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)[1] for place in places)
+        for place in [TopicPartition(name, at) for name in known if name.startswith(f"{prefix}.") for at in known[name].partitions]:
+            try:
+                high += consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)[1]
+            except KafkaException as error:
+                if not error.args[0].retriable() and error.args[0].code() not in _BEING_MADE:
+                    raise
+        return high
     finally:
         consumer.close()
 
