@@ -74,9 +74,9 @@ def flattened(place: Place, without: Sequence[str]) -> Iterator[Reader]:
         "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
         "transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
         "transforms.unwrap.add.fields": ",".join(ADDED),
-        "iceberg.tables": ",".join(f"{table.schema}.{table.table}" for table in place.tables),
+        "iceberg.tables": ",".join(f"{table.schema}.{table.table}" for table in place.names),
         "iceberg.tables.route-field": "__table",
-        **{f"iceberg.table.{table.schema}.{table.table}.route-regex": table.table for table in place.tables},
+        **{f"iceberg.table.{table.schema}.{table.table}.route-regex": table.table for table in place.names},
     }
     with _reader(place, transforms, without, of_flat) as reader:
         yield reader

@@ -72,7 +72,7 @@ def postgres(place: Place, without: Sequence[str]) -> Iterator[Reader]:
 
         def rows(schema: TableSchema) -> list[Row]:
             name = _table(place, schema)
-            if db.csv(f"SELECT to_regclass('public.{name}')") == [[""]]:
+            if db.csv(f"SELECT to_regclass('public.{name}') IS NULL") == [["t"]]:
                 return []
             columns = ", ".join(f'"{column.name}"' for column in schema.columns)
             text = db.copied(f"SELECT {columns} FROM public.{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyspark
@@ -19,6 +19,7 @@ from tests.support.services.jars import jars
 from tests.support.services.kafka import KafkaBroker
 from tests.tools.connect.history import Topics, topics_of, written
 from tests.tools.connect.iceberg import control_topic
+from tests.tools.connect.kinds import REMOVED
 from tests.tools.connect.plain import of_source
 from tests.tools.connect.readers import Kind, Place, Reader, Row
 
@@ -52,7 +53,8 @@ def judged(folder: Path, case: Case, kinds: Sequence[Kind]) -> list[Verdict]:
     folder.mkdir(parents=True, exist_ok=True)
     made, log = case.record(RecordedLogs(folder))
     tables = _tables(made, log)
-    with KafkaBroker(folder / "kafka") as kafka, _reading(folder, kafka, kinds, tables) as running:
+    kinds = [replace(kind, limits={**kind.limits, **(kind.amid if case.name in REMOVED else {})}) for kind in kinds]
+    with KafkaBroker(folder / "kafka") as kafka, _reading(folder, kafka, kinds, tables, _names(log)) as running:
         topics = {schemas: _written(kafka, log, case, schemas=schemas) for schemas in sorted({kind.schemas for kind in kinds})}
         return [_verdict(one, topics[one.kind.schemas], made, tables) for one in running]
 
@@ -69,7 +71,9 @@ class _Running:
 
 
 @contextmanager
-def _reading(folder: Path, kafka: KafkaBroker, kinds: Sequence[Kind], tables: Mapping[TableName, TableSchema]) -> Iterator[list[_Running]]:
+def _reading(
+    folder: Path, kafka: KafkaBroker, kinds: Sequence[Kind], tables: Mapping[TableName, TableSchema], names: Sequence[TableName]
+) -> Iterator[list[_Running]]:
     hadoop = map(str, (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar"))
     classpath = [f"{jars(POM)}/*", *hadoop]
     with ExitStack() as stack:
@@ -77,7 +81,7 @@ def _reading(folder: Path, kafka: KafkaBroker, kinds: Sequence[Kind], tables: Ma
         for kind in kinds:
             kafka.create_topic(control_topic(kind.name))
             its = folder / kind.name
-            place = Place(kind.name, its, kafka.bootstrap, PREFIX[kind.schemas], tables)
+            place = Place(kind.name, its, kafka.bootstrap, PREFIX[kind.schemas], tables, names)
             reader = stack.enter_context(kind.opened(place))
             connect = KafkaConnect(
                 its / "connect", jars=classpath, brokers=kafka.bootstrap, connectors={kind.name: reader.settings}
@@ -121,6 +125,7 @@ def _missing(one: _Running, topics: Topics) -> str:
 
 def _verdict(one: _Running, topics: Topics, made: Stage, tables: Mapping[TableName, TableSchema]) -> Verdict:
     kind, stopped = one.kind, _stopped(one, topics)
+    removed = REMOVED.get(made.recording.name, frozenset())
     differences, rows = [stopped] if stopped else list[str](), 0
     for schema in () if stopped else tables.values():
         try:
@@ -129,9 +134,15 @@ def _verdict(one: _Running, topics: Topics, made: Stage, tables: Mapping[TableNa
             differences.append(str(error))
             continue
         rows += len(result)
-        if said := compared(kind.narrowed(schema), source_rows(made, schema, kind), result):
+        if said := compared(kind.narrowed(schema), source_rows(made, schema, kind), result, removed=schema.name.table in removed):
             differences.append(said)
     return Verdict(kind.name, topics.records.total(), rows, kind.limits, differences)
+
+
+def _names(log: RecordedLog) -> list[TableName]:
+    """Of all tables that there ever were."""
+    schemas = {one for manifest in log.manifests for one in (manifest.schemas, manifest.next_schemas) if one}
+    return sorted({name for one in schemas for name in log.log.read_schemas(one)} - {MARK_TABLE})
 
 
 def _tables(made: Stage, log: RecordedLog) -> dict[TableName, TableSchema]:
@@ -148,15 +159,15 @@ def source_rows(made: Stage, schema: TableSchema, kind: Kind) -> list[Row]:
     return [tuple(of_source(column, row[at]) for at, column in taken) for row in rows]
 
 
-def compared(schema: TableSchema, expected: Sequence[Row], result: Sequence[Row]) -> str:
-    """Empty if equal, else how many rows and which values differ."""
+def compared(schema: TableSchema, expected: Sequence[Row], result: Sequence[Row], *, removed: bool = False) -> str:
+    """Empty if equal, else how many rows and which values differ. `removed`: more rows may be there, those that a DDL removed."""
     at = [schema.column_names().index(name) for name in schema.key]
     keyed = [{tuple(row[place] for place in at): row for row in rows} for rows in (expected, result)]
     sizes = [len(expected), len(result)]
     source, target = keyed
     wrong = [key for key, row in source.items() if key in target and target[key] != row]
     gone, more = source.keys() - target.keys(), target.keys() - source.keys()
-    if not wrong and not gone and not more and sizes == [len(source), len(target)]:
+    if not wrong and not gone and (removed or not more) and sizes == [len(source), len(target)]:
         return ""
     columns = sorted({name for key in wrong for name, a, b in zip(schema.column_names(), source[key], target[key], strict=True) if a != b})
     examples = [

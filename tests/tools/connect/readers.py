@@ -21,13 +21,14 @@ Row = tuple[Plain, ...]
 @dataclass(frozen=True, slots=True)
 class Place:
     """`name`: the reader's. `folder`: for what its target leaves. `prefix`: of the topics (`topic.prefix`). `tables`: at the
-    end."""
+    end. `names`: of all tables that there ever were."""
 
     name: str
     folder: Path
     brokers: str
     prefix: str
     tables: Mapping[TableName, TableSchema]
+    names: Sequence[TableName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,13 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`limits`: columns that the reader cannot take, each with the reason; they are kept from it, and not compared. `schemas`: whether it
-    reads messages with their schema."""
+    """`limits`: columns that the reader cannot take, each with the reason; they are kept from it, and not compared. `amid`: those that it
+    cannot take amid schema changes. `schemas`: whether it reads messages with their schema."""
 
     name: str
     made: Callable[[Place, Sequence[str]], AbstractContextManager[Reader]]
     limits: Mapping[str, str] = field(default_factory=dict)
+    amid: Mapping[str, str] = field(default_factory=dict)
     schemas: bool = True
 
     @contextmanager
