@@ -1,6 +1,6 @@
 """A recording's log into topics, by processes of which the first ones are killed; and what is in the topics then.
 
-    python -m tests.tools.connect.history LOG URI      deliver to the end of the log
+python -m tests.tools.connect.history LOG URI      deliver to the end of the log
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Topics:
 
 
 def written(log: Path, uri: str, prefix: str, brokers: str, *, kills: int, seed: int) -> int:
-    """Deliver the log. SIGKILL meets the first `kills` processes amid their transactions: when a few hundred more records are there. Returns
-    how many were killed. Raises RuntimeError with what a process said that failed."""
+    """Deliver the log. SIGKILL meets the first `kills` processes amid their transactions: when a few hundred more records are there.
+    Returns how many were killed. Raises RuntimeError with what a process said that failed."""
     rng, killed = Random(seed), 0
     while True:
         goal = _high(brokers, prefix) + rng.randrange(50, 400) if killed < kills else None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import pyspark
@@ -83,9 +84,7 @@ def _reading(
             its = folder / kind.name
             place = Place(kind.name, its, kafka.bootstrap, PREFIX[kind.schemas], tables, names)
             reader = stack.enter_context(kind.opened(place))
-            connect = KafkaConnect(
-                its / "connect", jars=classpath, brokers=kafka.bootstrap, connectors={kind.name: reader.settings}
-            )
+            connect = KafkaConnect(its / "connect", jars=classpath, brokers=kafka.bootstrap, connectors={kind.name: reader.settings})
             running.append(_Running(kind, reader, stack.enter_context(connect), kafka))
         yield running
 
@@ -169,12 +168,15 @@ def compared(schema: TableSchema, expected: Sequence[Row], result: Sequence[Row]
     gone, more = source.keys() - target.keys(), target.keys() - source.keys()
     if not wrong and not gone and (removed or not more) and sizes == [len(source), len(target)]:
         return ""
-    columns = sorted({name for key in wrong for name, a, b in zip(schema.column_names(), source[key], target[key], strict=True) if a != b})
-    examples = [
-        f"{key}: " + ", ".join(f"{n} is {b!r}, not {a!r}" for n, a, b in zip(schema.column_names(), source[key], target[key], strict=True) if a != b)
-        for key in wrong[:SHOWN_MAX]
-    ]  # fmt: skip
+    cells = {key: _cells(schema, source[key], target[key]) for key in wrong}
     return (
         f"{schema.name}: {sizes[1]} rows, {sizes[0]} in the source; {len(gone)} missing {sorted(gone, key=repr)[:SHOWN_MAX]}, "
-        f"{len(more)} too many {sorted(more, key=repr)[:SHOWN_MAX]}, {len(wrong)} other in {columns}: {examples}"
+        f"{len(more)} too many {sorted(more, key=repr)[:SHOWN_MAX]}, {len(wrong)} other in {sorted({*chain(*cells.values())})}: "
+        f"{[(key, cells[key]) for key in wrong[:SHOWN_MAX]]}"
     )
+
+
+def _cells(schema: TableSchema, source: Row, target: Row) -> dict[str, str]:
+    """Those that differ, by column."""
+    rows = zip(schema.column_names(), source, target, strict=True)
+    return {name: f"is {there!r}, not {expected!r}" for name, expected, there in rows if there != expected}

@@ -12,15 +12,14 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sidecar.shared.model.nouns import Column, TableSchema
+from sidecar.shared.model.nouns import Column
 
 Plain = object
-EPOCH = datetime(1970, 1, 1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROS_S, MICROS_DAY = 10**6, 86_400 * 10**6
 
 
@@ -92,10 +91,6 @@ def of_connect(column: Column, value: Any) -> Plain:
             return of_target(column, raw)
 
 
-def key_of(schema: TableSchema, row: Mapping[str, Plain]) -> tuple[Plain, ...]:
-    return tuple(row[name] for name in schema.key)
-
-
 def _counted(column: Column, number: Decimal) -> Plain:
     return int(number) if column.kind == "uint" else number
 
@@ -108,10 +103,10 @@ def _micros_of_moment(value: Any) -> int | None:
         except ValueError:
             return None
     if isinstance(value, datetime):
-        moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
     else:
         assert isinstance(value, date), value
-        moment = datetime(value.year, value.month, value.day)
+        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 

@@ -1,7 +1,7 @@
 """Who reads: a connector with its target. Each is made by a context manager that takes a `Place`, and ends what it has started.
 
-    jdbc      Debezium's JDBC sink into MariaDB and PostgreSQL, which makes the tables and adds their columns
-    iceberg   Iceberg's sink: of Debezium's envelope by Iceberg's own transform, flattened by Debezium's, and without schemas
+jdbc      Debezium's JDBC sink into MariaDB and PostgreSQL, which makes the tables and adds their columns
+iceberg   Iceberg's sink: of Debezium's envelope by Iceberg's own transform, flattened by Debezium's, and without schemas
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """`settings`: the connector's. `rows`: of a table that the target has, in the schema's columns; an absent table has none; it raises ValueError if
-    the target does not say which rows those are. `records`:
-    how many records of a table have come to a target that keeps each, None where it does not keep them."""
+    """`settings`: the connector's. `rows`: of a table that the target has, in the schema's columns; an absent table has none. It raises
+    ValueError if the target does not say which rows those are. `records`: how many records of a table have come to a target that keeps
+    each, None where it does not keep them."""
 
     settings: Mapping[str, str]
     rows: Callable[[TableSchema], Sequence[Row]]
