@@ -15,9 +15,9 @@ CHOICE := build/choice.json
 PYTEST := $(BIN)/pytest --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/model tests/test_tidy.py tests/test_maps.py tests/test_words.py
-TOOLS := tests/tools/bench tests/tools/fuzz tests/tools/peers tests/tools/rig tests/tools/soak
+TOOLS := tests/tools/bench tests/tools/connect tests/tools/fuzz tests/tools/peers tests/tools/rig tests/tools/soak
 
-.PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock dist deb clean
+.PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers connect sim screenshots lock dist deb clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -95,6 +95,9 @@ bench: setup ## measure: ratios to something measured in the same run
 
 bench-peers: setup ## measure beside Debezium and mydumper on the same rows and writes: make bench-peers ARGS="--runs 5" (needs Maven)
 	@$(BIN)/python -m tests.tools.peers $(ARGS)
+
+connect: setup ## readers that nobody here wrote (Debezium's JDBC sink, Iceberg's) read the Kafka sink's protocol=debezium: ARGS="--only iceberg" (needs Maven and PostgreSQL)
+	@$(BIN)/python -m tests.tools.connect $(ARGS)
 
 sim: setup ## live through one seed of the simulation again: make sim SEED=42
 	@$(BIN)/python -m tests.simulation $(SEED)

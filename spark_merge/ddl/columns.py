@@ -12,30 +12,15 @@ masked value (`MaskedSchema`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sidecar.shared.model.nouns import Column, ColumnDefinition, TableSchema, lowered
+from sidecar.shared.model.nouns import Column, TableSchema, lowered
 from sidecar.shared.model.schema_step import revealed
 from sidecar.shared.rowcodec.kv_layout import kv_table_of
-from sidecar.shared.rowcodec.type_cast import ColumnType, column_type, default_text, zero_text
-from sidecar.shared.sql.lexer import tokens
+from sidecar.shared.rowcodec.type_cast import ColumnType, column_type, defined_default
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.statement import Statement
-
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-
-_MOMENTS = {
-    "date": r"\d{4}-\d\d-\d\d",
-    "datetime": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?",
-    "timestamp": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?",
-    "time": r"-?\d{2,3}:\d\d:\d\d(\.\d+)?",
-}
-"""Literals that TiDB keeps as they are: it reads others, such as '20200102', and stores what it made of them."""
-
-_NOT_AS_TEXT = frozenset({"binary", "bit", "json", "vector"})
-"""Kinds whose default the definition does not give as their canonical text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,20 +137,6 @@ def added_column(column: Column, after: TableSchema) -> ColumnEffect:
     if made is None:
         return ColumnEffect(column, unknown="a default that the log does not have")
     try:
-        return ColumnEffect(column, existing=_by_definition(column, made))
+        return ColumnEffect(column, existing=defined_default(column, made))
     except (ValueError, ArithmeticError, IndexError):  # the last: an enum whose labels are not known has no first one
         return ColumnEffect(column, unknown=f"the computed default {made.default}")
-
-
-def _by_definition(column: Column, made: ColumnDefinition) -> str | None:
-    """Raises ValueError, ArithmeticError for a default that is no plain literal of the column's kind."""
-    if made.default is None or made.default.upper() == "NULL":
-        return None if column.nullable else zero_text(column)
-    first, *more = tokens(made.default)
-    is_text = first.text.startswith("'") and len(more) == 1
-    if column.kind in _NOT_AS_TEXT or not (is_text or _NUMBER.fullmatch(made.default)):
-        raise ValueError(made.default)
-    text = first.value if is_text else made.default
-    if column.kind in _MOMENTS and not re.fullmatch(_MOMENTS[column.kind], text):
-        raise ValueError(text)
-    return default_text(column, text, column_type(made))

@@ -2,5 +2,6 @@
 
 bench    ratios to something measured in the same run       peers    beside Debezium and mydumper
 rig      the product on real servers, with its disasters    soak     an hour of them: what grows
+connect  Kafka Connect's readers of protocol=debezium
 fuzz     decoders against bytes of any kind                 hostile  answers that no server should give
 """

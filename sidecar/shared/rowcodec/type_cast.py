@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sidecar.shared.model.nouns import Column, ColumnDefinition, Kind
 from sidecar.shared.rowcodec.definition import type_text
+from sidecar.shared.sql.lexer import tokens
 
 _SHAPE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?(?: (unsigned))?", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -38,6 +39,18 @@ _YEAR_MIN, _YEAR_MAX, _YEAR_DIGITS = 1901, 2155, 4
 _CENTURY_TURNS = 70
 """A year of two digits below it is of this century."""
 _EXACT = Context(prec=200, Emax=400, Emin=-400)
+
+_LITERAL = re.compile(r"-?\d+(?:\.\d+)?")
+_MOMENTS = {
+    "date": r"\d{4}-\d\d-\d\d",
+    "datetime": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?",
+    "timestamp": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?",
+    "time": r"-?\d{2,3}:\d\d:\d\d(\.\d+)?",
+}
+"""Literals that TiDB keeps as they are: it reads others, such as '20200102', and stores what it made of them."""
+
+_NOT_AS_TEXT = frozenset({"binary", "bit", "json", "vector"})
+"""Kinds whose default the definition does not give as their canonical text."""
 
 
 class ColumnType(NamedTuple):
@@ -196,6 +209,22 @@ def _with_fraction(text: str, scale: int) -> str:
     if digits[scale:].strip("0"):
         raise ValueError(f"a default of {text!r} with more than {scale} digits after the point")
     return f"{whole}.{digits[:scale].ljust(scale, '0')}" if scale else whole
+
+
+def defined_default(column: Column, made: ColumnDefinition) -> str | None:
+    """The canonical text of the default that the column was made with; without one NULL, or the zero value of a NOT NULL column. Raises
+    ValueError, ArithmeticError for a default that is no plain literal of the column's kind, and IndexError for that of an enum whose
+    labels are not known."""
+    if made.default is None or made.default.upper() == "NULL":
+        return None if column.nullable else zero_text(column)
+    first, *more = tokens(made.default)
+    is_text = first.text.startswith("'") and len(more) == 1
+    if column.kind in _NOT_AS_TEXT or not (is_text or _LITERAL.fullmatch(made.default)):
+        raise ValueError(made.default)
+    text = first.value if is_text else made.default
+    if column.kind in _MOMENTS and not re.fullmatch(_MOMENTS[column.kind], text):
+        raise ValueError(text)
+    return default_text(column, text, column_type(made))
 
 
 def zero_text(column: Column) -> str:

@@ -7,8 +7,9 @@
     bit(1)   boolean      bit(n)   Bits, of little-endian bytes      year   Year         date   Date        time   MicroTime
     datetime   Timestamp up to three digits of a second, else MicroTimestamp             timestamp   ZonedTimestamp, in UTC
 
-A column that is NOT NULL is a required field, every other an optional one. No schema has a column's default: Connect's readers put it where
-a value is NULL. Which values fields have: debezium_values.py. Their form: debezium_json.py.
+A column that is NOT NULL is a required field, every other an optional one. A schema has the default of a required field
+(debezium_schema.py), and of no optional one: Connect's readers put it where a value is NULL. Which values fields have:
+debezium_values.py. Their form: debezium_json.py.
 
 Source: debezium at aad55199, debezium-connector-binlog BinlogValueConverters.java, debezium-connector-common JdbcValueConverters.java,
 SchemaFactory.java, TableSchemaBuilder.java.

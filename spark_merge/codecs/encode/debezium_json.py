@@ -57,9 +57,9 @@ def images(fields: Sequence[DebeziumField], image: DebeziumImage | None) -> pa.A
 
 
 def _floats(values: pa.Array) -> pa.Array:
-    """JSON's -0 is an integer to some readers."""
+    """With a point or an exponent: to a reader without the schema a whole number is an integer, and so is the column."""
     texts = pc.cast(values, pa.string())
-    return pc.if_else(pc.equal(texts, "-0"), "-0.0", texts)
+    return pc.if_else(pc.match_substring_regex(texts, "[.e]"), texts, pc.binary_join_element_wise(texts, "0", "."))
 
 
 def _arrays(values: pa.Array) -> pa.Array:

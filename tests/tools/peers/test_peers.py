@@ -136,15 +136,6 @@ class TestPeers:
         assert (plain["database.ssl.mode"], plain["snapshot.mode"]) == ("disable", "no_data")
         assert plain["signal.data.collection"] in plain["table.include.list"].split(",")
 
-    def test_properties_are_lines_and_a_backslash_survives(self) -> None:
-        text = debezium.properties({"database.password": SOURCE.password, "a": "1"})
-        assert text == "database.password=p@ss:w/ord #1%\\\\\na=1\n"
-
-    def test_the_worker_keeps_its_offsets_in_its_own_file_and_listens_on_loopback(self) -> None:
-        worker_settings = debezium.worker_settings(brokers="b:1", offsets=Path("/x/offsets"), rest_port=8083)
-        assert worker_settings["offset.storage.file.filename"] == "/x/offsets"
-        assert worker_settings["listeners"] == "http://127.0.0.1:8083"
-
     def test_the_versions_are_pinned_and_connect_is_of_one(self) -> None:
         versions = debezium.versions()
         assert versions["debezium-connector-mariadb"].startswith("3.")

@@ -47,11 +47,11 @@ def test_booleans() -> None:
 
 
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False)))
-def test_doubles_keep_their_value_and_the_sign_of_zero(values: list[float | None]) -> None:
+def test_doubles_keep_their_value_and_the_sign_of_zero_and_are_never_whole_numbers(values: list[float | None]) -> None:
     results = read("double", pa.float64(), values)
     assert results == values
     assert [math.copysign(1, one) for one in results if one is not None] == [math.copysign(1, one) for one in values if one is not None]
-    assert all(isinstance(one, float) for one in results if one == 0 and math.copysign(1, one) < 0)
+    assert all(isinstance(one, float) for one in results if one is not None), "a reader without the schema makes the column an integer"
 
 
 @given(st.lists(st.none() | st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=4)))

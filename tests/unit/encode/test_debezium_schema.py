@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sidecar.shared.log.manifest import DdlRecord
-from sidecar.shared.model.nouns import CommitTs
+from sidecar.shared.model.nouns import CommitTs, TableDefinition
+from sidecar.shared.sql.text import quoted_text
 from spark_merge.codecs.encode.debezium import encoder
-from spark_merge.codecs.encode.debezium_fields import PREFIX, DebeziumOptions
+from spark_merge.codecs.encode.debezium_fields import INVALID_DATES, PREFIX, DebeziumOptions
 from spark_merge.codecs.encode.debezium_schema import SOURCE, envelope_schema, key_schema, text_of
-from tests.unit.encode.debezium_tables import EVERY, KINDS, one_column
+from tests.unit.encode.debezium_tables import EVERY, KINDS, Kinds, one_column
 from tests.unit.encode.open_tables import changes
 
 OPTIONS = DebeziumOptions(prefix="p")
+NONE = object()
+NO_LITERAL = ("binary", "bit", "json", "vector")
+"""Kinds whose default the definition does not give as their text (type_cast.py)."""
+ROUNDED = "float(7,4)"
+"""Of it neither."""
+
 TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str, "bytes": str, "int16": int, "int32": int, "int64": int, "boolean": bool, "float": (float, int), "double": (float, int),
 }  # fmt: skip
@@ -73,6 +81,38 @@ def test_an_envelope_byte_for_byte() -> None:
         f'"field":"transaction"}},{{"type":"string","optional":false,"field":"op"}},{times}],"optional":false,'
         '"name":"p.shop.t.Envelope","version":2}'
     )
+
+
+def defaulted(sql: str, default: str, *, nullable: bool = False, in_key: bool = False) -> Any:
+    """The default of the column `c` in a row's schema, `NONE` without one."""
+    schema = one_column(sql, nullable=nullable, in_key=in_key)
+    assert schema.definition is not None
+    columns = tuple(replace(one, default=default) if one.name == "c" else one for one in schema.definition.columns)
+    whole = envelope_schema(replace(schema, definition=TableDefinition(columns)), replace(OPTIONS, invalid_dates="null-or-epoch"))
+    (field,) = [one for one in whole["fields"][1]["fields"] if one["field"] == "c"]
+    check(field.get("default"), {**field, "optional": True})
+    return field.get("default", NONE)
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if one.kind not in NO_LITERAL and one.sql != ROUNDED], ids=lambda one: one.sql)
+def test_a_required_field_has_as_default_what_a_row_with_that_value_has(kind: Kinds) -> None:
+    """Debezium's JDBC sink adds no required column without one."""
+    made = encoder(architecture="new", options={PREFIX: "p", INVALID_DATES: "null-or-epoch"})
+    schema = one_column(kind.sql, nullable=False)
+    for text in kind.values:
+        (message,) = made.rows(schema, changes(schema, (None, ["1", text])), None)
+        value = json.loads(message[1] or b"")["payload"]["after"]["c"]
+        literals = [quoted_text(text)] if kind.kind not in ("int", "uint", "decimal") else [quoted_text(text), text]
+        assert [defaulted(kind.sql, literal) for literal in literals] == [value] * len(literals)
+        assert defaulted(kind.sql, literals[0], nullable=True) is NONE, "a reader would put it where a value is NULL"
+        assert defaulted(kind.sql, literals[0], in_key=True) is NONE
+
+
+@pytest.mark.parametrize(
+    ("sql", "default"), [("timestamp", "CURRENT_TIMESTAMP"), ("char(9)", "uuid()"), ("bit(9)", "b'1'"), ("longblob", "'a'")]
+)
+def test_a_default_that_is_no_plain_literal_is_left_out(sql: str, default: str) -> None:
+    assert defaulted(sql, default) is NONE
 
 
 def test_a_source_is_that_of_the_mysql_connector_and_commit_ts() -> None:
