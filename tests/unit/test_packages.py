@@ -1,4 +1,4 @@
-"""The Debian package and the image's list of parts, as far as they can be held without building them (deploy/INSTALL.md: what was tried)."""
+"""The Debian package and the image's list of parts, held without building them (deploy/INSTALL.md has what was tried)."""
 
 from __future__ import annotations
 
