@@ -5,8 +5,9 @@ no file. Why it is right beside the sink is in sinks/lake/maintenance.py.
                           In `mode=merge` also of files with `files_min` files of deletes, and then the deletes that hide no row any more go
     expire_snapshots      snapshots older than `keep_hours`, but SNAPSHOTS_KEPT, and the files that only they have
 
-- Deletes that hide nothing go only with files that were rewritten: of a table without partitions in that very commit, else in one after it.
-  The table's newest snapshot is not the sink's then, so it has forgotten `base` (merge.py), and no row comes below them any more.
+- Deletes that hide nothing go only with a commit of rewritten files: of a table without partitions those from before the compaction before
+  it, of another one in a commit after it. The table's newest snapshot is not the sink's then, or was not since an earlier one: it has
+  forgotten `base` (merge.py), and no row comes below them any more.
 - Manifests are not rewritten: the sink merges them with its commits (lake.py, MADE_WITH).
 - Spark's own configuration has Iceberg's runtime and the catalog, under the name that it has in the sink's URI.
 """
