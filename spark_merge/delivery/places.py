@@ -9,9 +9,9 @@ it has one core for the task. So a batch runs here if this process is expected t
   as cost the same, nothing is compared: that is half a second of one core at most, and it runs here.
 - A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
   bytes, wherever it runs: what a task holds is bounded (port/pieces.py).
-- While Spark is not there, everything that may run here does, and batches are cut so that it may. Spark on this machine is wanted by a
-  batch that is half as large as that: by a full chunk of a dump, too (worker/spark_tasks.py). It is wanted when such a batch has run, for
-  its start takes a core. A cluster's starts at once.
+- While Spark is not there, everything that may run here does, and batches are cut so that it may. Spark on this machine is wanted when
+  batches of half that size have taken START_WORTH_S here, a dump's too: what is over sooner would only share its cores with the start
+  (worker/spark_tasks.py). A cluster's starts at once.
 - `rows_max` 0: everything runs on Spark.
 
 A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
@@ -41,6 +41,13 @@ WORKER_ROWS = 20_000
 WORKER_BYTES_MAX = 64 << 20
 """Of the segments' and chunks' files, packed: a second or two of one core, however few rows they have."""
 
+START_WORTH_S = 3.0
+"""Of large batches in this process, before Spark is wanted: its start takes more of a core. Measured: 300,000 rows of a dump took 2.4 s
+here, and 5.2 s beside a start of Spark, which came too late for them."""
+
+LARGE_APART_S = 60.0
+"""Large batches that are so far apart are no backlog, and nothing is added up."""
+
 MEASURED_COST_MIN = 3_000
 """A batch that costs less says little of what a row takes."""
 MEASURED_BATCHES = 9
@@ -56,7 +63,7 @@ class SparkPlace(Tasks, Protocol):
     def ready(self) -> bool: ...
 
     def want(self) -> None:
-        """Batches are large enough for it: start, if it has not."""
+        """There are batches enough for it: start, if it has not."""
 
     @property
     def job_s(self) -> float:
@@ -78,6 +85,7 @@ class Places:
         self._spark, self._rows_max, self._watched = spark, rows_max, watched
         self._cache = DecodedRows() if cache is None else cache
         self._row_s: deque[float] = deque(maxlen=MEASURED_BATCHES)
+        self._large_s = self._large_ended_s = 0.0
         self.rows: Counter[str] = Counter()
 
     def limits(self, most: BatchLimits) -> BatchLimits:
@@ -97,15 +105,21 @@ class Places:
             began_s = monotonic()
             with self._watched():
                 outcomes, place = [one.carry_out(self._cache) for one in work], WORKER
-            cost, _ = _cost(heads, units)
+            ended_s, (cost, _) = monotonic(), _cost(heads, units)
             if cost >= MEASURED_COST_MIN:
-                self._row_s.append((monotonic() - began_s) / cost)
+                self._row_s.append((ended_s - began_s) / cost)
             if 2 * cost >= self._rows_max:
-                self._spark.want()
+                self._note_large(began_s, ended_s)
         else:
             outcomes, place = self._spark.run(work), SPARK
         self.rows[place] += sum(sum(rows) for outcome in outcomes for rows in outcome.counts.values())
         return outcomes
+
+    def _note_large(self, began_s: float, ended_s: float) -> None:
+        before_s = self._large_s if began_s - self._large_ended_s < LARGE_APART_S else 0.0
+        self._large_s, self._large_ended_s = before_s + ended_s - began_s, ended_s
+        if self._large_s >= START_WORTH_S:
+            self._spark.want()
 
     def _ends_here_first(self, heads: Mapping[Seq, Head], units: Sequence[Unit]) -> bool:
         cost, size = _cost(heads, units)

@@ -4,9 +4,9 @@
 
 Where it is `when_needed`, on this machine's cores:
 
-- It is wanted by batches that are large enough, such as one with a full chunk of a dump, once they are written (delivery/places.py). The
-  manifests say how large they are, to a worker that no sidecar has started, too. An idle stream never wants it, nor does a dump whose
-  batches are small: Spark would not run them, and its start would take a core from them for many seconds.
+- It is wanted by a backlog of large batches, of a dump or of live rows (delivery/places.py). The manifests say how large they are, to a
+  worker that no sidecar has started, too. An idle stream never wants it, nor does a dump whose batches are small or that is over in
+  seconds: Spark would not run them, and its start would take a core from them for many seconds.
 - Nobody waits for what is only wanted. Work that must be Spark's (`run`, `each`, `cores`, `driver_host`) waits until it is ready.
 - It ends only while no work is under way; both are decided under one lock. So work has a Spark until it is done, or starts one again; and
   the next start waits until the end before it is over, for two of them would take the memory of two.

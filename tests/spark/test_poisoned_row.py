@@ -30,6 +30,7 @@ from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.testing.histories import SEGMENTS, check, poison, random_history, write_log
+from spark_merge.worker.session import OpenSession
 from tests.support.merge_command import MergeSettings
 from tests.support.recordings import recording
 
@@ -139,7 +140,7 @@ def test_a_replay_says_what_was_left_out(tmp_path: Path, spark: SparkSession, mo
     ]
     for skip in skips:
         skip_row(replay.log, skip)
-    report = replay.run(lambda status: None, lambda: spark)
+    report = replay.run(lambda status: None, lambda: OpenSession(spark))
     assert report.skipped == tuple(skips)
     assert [one["seq"] for one in report.to_json()["skipped"]] == [3, 4, 5]
     assert "skipped by an operator: shop.orders segment 3, ordinal 0: unreadable" in report.summary()

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from spark_merge.delivery.places import WORKER_ROWS
+from spark_merge.worker.session import OpenSession
 from tests.integration.test_recordings import CASES
 from tests.lanes import LANE
 from tests.support.binlog_recordings import WHOLE as BINLOGS
@@ -47,7 +48,7 @@ def test_the_files_equal_the_truth(spark: SparkSession, tmp_path: Path, name: st
         recording(name), feed=feed, brackets=brackets, chunk_rows=100, seed=seed, crashes=2, resends=1, out=tmp_path / "out",
         worker_rows=worker_rows,
     )  # fmt: skip
-    report = Replay(settings).run(lambda status: None, lambda: spark)
+    report = Replay(settings).run(lambda status: None, lambda: OpenSession(spark))
     assert report.ok, report.to_json()
     assert report.dump_rows > 0
     assert report.changes > 0

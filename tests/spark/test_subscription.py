@@ -17,6 +17,7 @@ from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import TableName
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.spool.reader import SpoolReader
+from spark_merge.worker.session import OpenSession
 from tests.support.recordings import recording
 from tests.support.subscriber import Row, rows_of
 from tests.unit.control.serving import Owner, Serving
@@ -67,7 +68,7 @@ def test_a_subscriber_has_the_files_rows_and_they_are_the_truth(spark: SparkSess
         worker_rows=worker_rows,
     )
     played = Replay(settings)
-    assert played.run(lambda _: None, lambda: spark).ok
+    assert played.run(lambda _: None, lambda: OpenSession(spark)).ok
     files, log = open_folder(f"{out}/files"), open_folder(f"{out}/log")
     segments = read_segments(files)
     deliveries = list(subscribed(SpoolReader(open_folder(f"{out}/spool"), log), segments[-1].seq))

@@ -19,6 +19,7 @@ from sidecar.shared.log.storage import open_folder
 from sidecar.shared.model.nouns import TableName
 from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
+from spark_merge.worker.session import OpenSession
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import decoded, read_all
 from tests.support.recordings import recording
@@ -61,7 +62,7 @@ def test_each_has_the_files_rows_and_they_are_the_truth(
         worker_rows=worker_rows,
     )
     played = Replay(settings)
-    report = played.run(lambda _: None, lambda: spark)
+    report = played.run(lambda _: None, lambda: OpenSession(spark))
     assert report.ok, report.to_json()
     assert report.dump_rows > 0
     assert database.password not in "".join(report.outputs)

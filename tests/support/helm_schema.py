@@ -82,7 +82,7 @@ CHART = _object(
 )
 
 _FILES = {"properties": {"settings": {"properties": {"log": {"properties": {"uri": {"pattern": "^(/|file:)"}}}}}}}
-_ON_A_VOLUME = {
+_ON_A_VOLUME: dict[str, Any] = {
     "properties": {"persistence": {"required": ["enabled"], "properties": {"enabled": {"const": True}}}},
     "required": ["persistence"],
 }

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession as Session
-
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplayReport, ReplaySettings
 from sidecar.replay.status import ReplayStatus
+from spark_merge.worker.spark_tasks import RunningSpark
 from tests.support.recordings import recording
 
 
-def no_session() -> Session:
+def no_session() -> RunningSpark:
     raise AssertionError("a batch needed Spark")
 
 

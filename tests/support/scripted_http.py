@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import ssl
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ class Scripted:
 
 
 @contextmanager
-def scripted() -> Iterator[Scripted]:
+def scripted(tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -86,6 +87,8 @@ def scripted() -> Iterator[Scripted]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that went away
     result = Scripted(server.server_address[1])
     running = Background(lambda _: server.serve_forever(poll_interval=0.01), name="scripted")

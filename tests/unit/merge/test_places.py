@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 
@@ -130,32 +130,29 @@ def test_while_spark_starts_windows_are_merged_here_in_batches_that_fit(tmp_path
     assert len(batches) > len(deliver(log, tmp_path / "ready", 5)[2])
 
 
-def test_spark_is_wanted_by_the_first_batch_that_is_half_as_large_as_may_run_here(tmp_path: Path, log: Folder) -> None:
-    for rows_max, wanted in ((1_000_000, False), (20, True)):
-        _, spark, _ = deliver(log, tmp_path / f"{rows_max}", rows_max, spark=NotedHere(ready=False))
-        assert (spark.wanted > 0) is wanted
-
-
-def test_spark_is_wanted_by_a_full_chunk_of_a_dump_once_its_rows_are_written_and_by_no_less(
-    tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("cost", "batch_s", "pause_s", "wanted"),
+    [
+        (places.WORKER_ROWS // 2, places.START_WORTH_S, 0.0, [1, 2, 3]),
+        (places.WORKER_ROWS // 2, places.START_WORTH_S / 2, 1.0, [0, 1, 2]),
+        (places.WORKER_ROWS // 2, places.START_WORTH_S / 3, 1.0, [0, 0, 1]),
+        (places.WORKER_ROWS // 2, places.START_WORTH_S / 2, places.LARGE_APART_S, [0, 0, 0]),
+        (places.WORKER_ROWS // 2 - 1, 10 * places.START_WORTH_S, 0.0, [0, 0, 0]),
+    ],
+)
+def test_spark_is_wanted_when_large_batches_have_taken_as_long_here_as_its_start_is_worth(
+    tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch, cost: int, batch_s: float, pause_s: float, wanted: list[int]
 ) -> None:
-    """Its start takes a core, for which the first rows of a dump do not wait."""
+    """Of small batches, or large ones that are far apart, none ever wants it."""
+    monkeypatch.setattr(places, "_cost", lambda *_: (cost, 100))
+    times = accumulate([1_000.0, *[batch_s, pause_s] * 1_000])
+    monkeypatch.setattr(places, "monotonic", lambda: next(times))
     spark, seen = NotedHere(ready=False), list[int]()
-    for cost, wanted in ((places.WORKER_ROWS // 2 - 1, 0), (places.WORKER_ROWS // 2, 1)):
-        monkeypatch.setattr(places, "_cost", lambda *_, cost=cost: (cost, 100))
-        watched = partial(_noting, seen, spark)
-        out = open_sink(f"file://{tmp_path}/{cost}?format=jsonl", log_id="cf")
-        Delivery(out, JobSettings(log), Places(spark, watched=watched)).deliver()
-        assert seen == [0] * len(seen) != []
-        assert (spark.wanted > 0) == wanted
-
-
-@contextmanager
-def _noting(seen: list[int], spark: NotedHere) -> Iterator[None]:
-    """How often Spark was wanted when a batch's tasks began, and when they had ended."""
-    seen.append(spark.wanted)
-    yield
-    seen.append(spark.wanted)
+    out = open_sink(f"file://{tmp_path}/out?format=jsonl", log_id="cf")
+    delivery = Delivery(out, JobSettings(log, limits=BatchLimits(segments_max=1)), Places(spark))
+    while len(seen) < len(wanted) and delivery.deliver():
+        seen.append(spark.wanted)
+    assert seen == wanted
 
 
 def test_what_must_be_sparks_waits_for_it(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

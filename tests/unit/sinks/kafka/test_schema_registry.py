@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import ssl
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from spark_merge.sinks.kafka import schema_registry
 from spark_merge.sinks.kafka.schema_registry import RegistryOptions, SchemaRegistry
 from spark_merge.sinks.kit.options import read
 from tests.support.scripted_http import Answer, Scripted, scripted
+from tests.support.services.tls import Authority
 
 SCHEMA = '{"type":"record","name":"t","namespace":"default.shop","fields":[]}'
 AT_ONCE_S = 0.2
@@ -132,3 +134,21 @@ def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="the files of TLS cannot be used") as error:
         one.id_of("t-value", SCHEMA)
     assert "schema-registry-ssl-ca-location" in error.value.hint
+
+
+def test_over_tls_both_sides_have_certificates(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    theirs, ours = authority.sign("registry"), authority.sign("sink")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.ca_file))
+    tls.load_cert_chain(theirs.cert_file, theirs.key_file)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    with scripted(tls) as server:
+        server.answers.append(Answer(200, '{"id": 9}'))
+        urls, ca = (f"https://127.0.0.1:{server.port}",), str(authority.ca_file)
+        one = SchemaRegistry(urls, ca=ca, cert=str(ours.cert_file), key=str(ours.key_file))
+        assert one.id_of("t-value", SCHEMA) == 9
+        with pytest.raises(SinkError, match="certificate verify failed") as error:
+            SchemaRegistry(urls).id_of("t-value", SCHEMA)
+        assert "schema-registry-ssl-ca-location" in error.value.hint
+        with patience(AT_ONCE_S), pytest.raises(SinkError, match=r"(?i)certificate required|no answer|eof|reset"):
+            SchemaRegistry(urls, ca=ca).id_of("t-value", SCHEMA)
