@@ -15,6 +15,7 @@ OF_JOIN, OF_ROWS, OF_MESSAGES = (
     "tests/unit/encode/test_debezium.py",
 )
 OF_DECODED, OF_WRITER = "tests/unit/decode/test_debezium.py", "tests/unit/sinks/kafka/test_writer.py"
+OF_SCHEMA = "tests/unit/encode/test_debezium_schema.py"
 ON_A_BROKER = "tests/integration/test_kafka_sink_debezium.py"
 
 DEBEZIUM = [
@@ -59,6 +60,27 @@ DEBEZIUM = [
         'null_replacement="null"',
         'null_replacement="0"',
         f"{OF_MESSAGES}::test_null_is_null_whatever_the_columns_default",
+    ),
+    Mutation(
+        "an optional field has a default",
+        "spark_merge/codecs/encode/debezium_schema.py::_default",
+        "field.optional or ",
+        "",
+        f"{OF_SCHEMA}::test_a_required_field_has_as_default_what_a_row_with_that_value_has",
+    ),
+    Mutation(
+        "a whole float is an integer",
+        "spark_merge/codecs/encode/debezium_json.py::_floats",
+        'pc.if_else(pc.match_substring_regex(texts, "[.e]"), texts, pc.binary_join_element_wise(texts, "0", "."))',
+        "texts",
+        "tests/unit/encode/test_debezium_json.py::test_doubles_keep_their_value_and_the_sign_of_zero_and_are_never_whole_numbers",
+    ),
+    Mutation(
+        "a default of bytes is base64 in Avro",
+        "spark_merge/codecs/encode/connect_avro.py::_default",
+        'base64.b64decode(value).decode("iso-8859-1") if schema["type"] == "bytes" and value is not None else value',
+        "value",
+        "tests/unit/encode/test_connect_avro.py::test_a_default_is_what_avros_readers_make_of_it",
     ),
     Mutation(
         "a date that no calendar has is another date",

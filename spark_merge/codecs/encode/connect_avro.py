@@ -4,6 +4,7 @@ defaults; the text is that of Avro's Java library. Names are made Avro's, as Deb
 
     int16   int with connect.type      int32   int       int64   long      float   float      double   double      struct   record
     optional   a union with null: null first, but behind a type that has a default
+    default    the field's, and connect.default of its type; of bytes a text with a letter up to U+00FF for each
     Decimal    bytes with the logical type decimal; all other names of Connect are properties alone: connect.name, .version, .parameters
 
 Source: confluentinc/schema-registry at 00c6c54, AvroData.java (fromConnectSchema); debezium SchemaNameAdjuster.java.
@@ -11,6 +12,7 @@ Source: confluentinc/schema-registry at 00c6c54, AvroData.java (fromConnectSchem
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -50,8 +52,14 @@ def _record(schema: Schema, space: str, known: set[str]) -> Any:
 
 
 def _field(schema: Schema, space: str, known: set[str]) -> dict[str, Any]:
-    default = {"default": schema.get("default")} if "default" in schema or schema.get("optional") else {}
+    default = {"default": _default(schema)} if "default" in schema or schema.get("optional") else {}
     return {"name": avro_name(schema["field"]), "type": _avro(schema, space, known), **default}
+
+
+def _default(schema: Schema) -> Any:
+    """JsonConverter's is base64 for bytes."""
+    value = schema.get("default")
+    return base64.b64decode(value).decode("iso-8859-1") if schema["type"] == "bytes" and value is not None else value
 
 
 def _plain(schema: Schema, space: str, known: set[str]) -> Any:
@@ -72,6 +80,8 @@ def _properties(schema: Schema) -> dict[str, Any]:
     """Connect's, in the order in which AvroData adds them."""
     parts = {"connect.version": "version", "connect.parameters": "parameters", "connect.default": "default", "connect.name": "name"}
     made = {name: schema[part] for name, part in parts.items() if schema.get(part) is not None}
+    if "connect.default" in made:
+        made["connect.default"] = _default(schema)
     if "connect.name" in made and schema["type"] == "struct":
         made["connect.name"] = avro_full_name(made["connect.name"])
     return made

@@ -166,8 +166,7 @@ def _of_fields(schema: TableSchema, fields: Sequence[DebeziumField]) -> Iterable
 
 def _default(field: DebeziumField, made: ColumnDefinition) -> Schema:
     """Of a required field: a reader gives it to rows that are there when the column comes. In an optional one it would take it for NULL.
-    Debezium has 1970 for a moment that is computed: those rows have another one, and MySQL's TIMESTAMP cannot be it. Such a field
-    has no default here."""
+    Debezium has 1970 for a moment that is computed: those rows have another one, and MySQL's TIMESTAMP cannot be it. Here it is omitted."""
     if field.optional or field.is_key or made.default is None:
         return {}
     try:

@@ -107,7 +107,7 @@ def _stopped(one: _Running, topics: Topics) -> str:
         missing = _missing(one, topics)
         if not missing or time.monotonic() > deadline_s:
             return missing
-        time.sleep(LOOK_EVERY_S)  # neither a group nor a table tells that it has come to its end
+        time.sleep(LOOK_EVERY_S)  # neither a group nor a table has an event for its end
 
 
 def _missing(one: _Running, topics: Topics) -> str:
@@ -158,11 +158,11 @@ def source_rows(made: Stage, schema: TableSchema, kind: Kind) -> list[Row]:
     return [tuple(of_source(column, row[at]) for at, column in taken) for row in rows]
 
 
-def compared(schema: TableSchema, expected: Sequence[Row], result: Sequence[Row], *, removed: bool = False) -> str:
+def compared(schema: TableSchema, truth: Sequence[Row], result: Sequence[Row], *, removed: bool = False) -> str:
     """Empty if equal, else how many rows and which values differ. `removed`: more rows may be there, those that a DDL removed."""
     at = [schema.column_names().index(name) for name in schema.key]
-    keyed = [{tuple(row[place] for place in at): row for row in rows} for rows in (expected, result)]
-    sizes = [len(expected), len(result)]
+    keyed = [{tuple(row[place] for place in at): row for row in rows} for rows in (truth, result)]
+    sizes = [len(truth), len(result)]
     source, target = keyed
     wrong = [key for key, row in source.items() if key in target and target[key] != row]
     gone, more = source.keys() - target.keys(), target.keys() - source.keys()
@@ -179,4 +179,4 @@ def compared(schema: TableSchema, expected: Sequence[Row], result: Sequence[Row]
 def _cells(schema: TableSchema, source: Row, target: Row) -> dict[str, str]:
     """Those that differ, by column."""
     rows = zip(schema.column_names(), source, target, strict=True)
-    return {name: f"is {there!r}, not {expected!r}" for name, expected, there in rows if there != expected}
+    return {name: f"is {there!r}, not {value!r}" for name, value, there in rows if there != value}

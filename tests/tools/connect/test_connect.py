@@ -107,7 +107,7 @@ def test_topics_of_ddls_and_marks_are_not_read() -> None:
     assert not any(map(is_read, ["feed", "__debezium-heartbeat.feed", "feed2.shop.orders"]))
 
 
-def test_the_newest_of_a_key_is_told_by_the_offset_or_by_the_commit_ts() -> None:
+def test_the_newest_of_a_key_has_the_greatest_offset_or_commit_ts() -> None:
     assert iceberg.of_cdc({"_cdc": {"offset": 7, "op": "D"}}) == (7, True)
     assert iceberg.of_flat({"__source_ts_ns": 5, "__op": "r"}) == (5, False)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
+from io import BytesIO
 from typing import Any
 
 import fastavro
@@ -48,6 +50,36 @@ def test_each_type(connect: Any, avro: Any) -> None:
     text = avro_text(connect)
     assert text == json.dumps(avro, separators=(",", ":"))
     fastavro.parse_schema(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("connect", "default", "value"),
+    [
+        (simple("int64"), 7, 7),
+        (simple("double"), 1.0, 1.0),
+        (simple("string"), "é", "é"),
+        (of_type(decimal_type(10, 2)), "BOI=", Decimal("12.50")),
+        (of_type(decimal_type(10, 2)), "/w==", Decimal("-0.01")),
+    ],
+)
+def test_a_default_is_what_avros_readers_make_of_it(connect: Any, default: Any, value: Any) -> None:
+    """A record that was written before the field came."""
+    old, new = struct("a.R", [("id", simple("int32"))]), struct("a.R", [("id", simple("int32")), ("c", {**connect, "default": default})])
+    written, read = (fastavro.parse_schema(json.loads(avro_text(one))) for one in (old, new))
+    data = BytesIO()
+    fastavro.schemaless_writer(data, written, {"id": 1})
+    data.seek(0)
+    row = fastavro.schemaless_reader(data, written, read)
+    assert isinstance(row, dict)
+    in_bytes = isinstance(row["c"], bytes | str) and isinstance(value, Decimal)
+    result = Decimal(int.from_bytes(_bytes(row["c"]), "big", signed=True)).scaleb(-2) if in_bytes else row["c"]
+    assert result == value
+    assert json.loads(avro_text(new))["fields"][1]["type"]["connect.default"] == json.loads(avro_text(new))["fields"][1]["default"]
+
+
+def _bytes(default: bytes | str) -> bytes:
+    """fastavro gives a default as the schema has it."""
+    return default if isinstance(default, bytes) else default.encode("iso-8859-1")
 
 
 def test_records_are_named_once_and_fields_have_avros_names() -> None:
