@@ -1,6 +1,6 @@
 """Removes from an installed pyspark the jars that ticdc-dump never loads: `python unused_jars.py [--keep]` in the environment's Python.
 
-ticdc-dump gives Spark tasks of Python (spark_merge/worker/job.py): no frame, no SQL, no file is read or written by the JVM. So only
+ticdc-dump gives Spark tasks of Python (spark_merge/worker): no frame, no SQL, no file is read or written by the JVM. So only
 Spark's core, its RPC and the session itself are needed, and what reaches a cluster: standalone, Kubernetes and YARN stay whole.
 Each line of UNUSED says why its jars are not needed. tests/spark/test_unused_jars.py runs without them.
 """

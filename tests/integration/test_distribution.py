@@ -95,10 +95,10 @@ def test_the_folder_itself_builds_the_same_wheel(built: Built, tmp_path: Path) -
 INSTALLED = """
 import sys
 from pathlib import Path
-import sidecar, spark_merge.worker.job as job
+import sidecar, spark_merge.worker.session as session
 from sidecar.replay.busy import make_busy_recording
 assert Path(sidecar.__file__).is_relative_to(sys.argv[1]), sidecar.__file__
-assert Path(job.LOG4J.removeprefix("file://")).is_file()
+assert Path(session.LOG4J.removeprefix("file://")).is_file()
 make_busy_recording(Path("busy"), seconds=0.5, scale=0.01)
 """
 
