@@ -22,8 +22,8 @@ from spark_merge.port.contract import ChunkPiece, Piece, Survivors
 PIECE_BYTES_MAX = 32 << 20
 """Decoded, as Arrow has it: enough rows to hide each call's fixed cost, few enough that an encoding and its copies stay small."""
 
-HELD_ROWS_MAX = 200_000
-"""Rows of one transaction that are held until its last row has come."""
+HELD_ROWS_MAX, HELD_BYTES_MAX = 200_000, 512 << 20
+"""Of one transaction, held until its last row has come; what is made of them in one array stays below 2 GiB."""
 
 
 def bounded(piece: Piece) -> Iterator[Piece]:

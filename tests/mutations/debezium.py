@@ -20,6 +20,20 @@ ON_A_BROKER = "tests/integration/test_kafka_sink_debezium.py"
 
 DEBEZIUM = [
     Mutation(
+        "a key's events are in several partitions",
+        "spark_merge/sinks/kafka/partitions.py::verify_whole_keys",
+        "not by_handle_key(rule, schema)",
+        "False",
+        "tests/unit/sinks/kafka/test_partitions.py::test_elsewhere_debeziums_form_is_refused[rule1-uk_name]",
+    ),
+    Mutation(
+        "two topics that are one to Kafka are two",
+        "spark_merge/sinks/kafka/topics.py::check_apart",
+        '.replace(".", "_")',
+        "",
+        "tests/unit/sinks/kafka/test_debezium_topics.py::test_two_tables_of_one_topic_are_refused[dot and line]",
+    ),
+    Mutation(
         "a delete and an insert of a key at one commit_ts stay two events",
         "spark_merge/sinks/kafka/rows.py::encoded",
         "joined(changes) if record.as_debezium else ",

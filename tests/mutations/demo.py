@@ -56,7 +56,7 @@ DEMO = [
     ),
     Mutation(
         "a key is told of that was replaced by the same values",
-        f"{LIFE}::_Changes._dropped",
+        f"{LIFE}::_replaced",
         "not equal_rows",
         "equal_rows",
         f"{OF_LIFE}::test_a_dropped_row_was_replaced_between_the_marks_and_is_in_no_output",
@@ -70,10 +70,10 @@ DEMO = [
     ),
     Mutation(
         "the life of a key takes any change of the key for that of the window",
-        f"{LIFE}::_last_change",
-        'and_(in_window, pc.equal(rows["key"], key)',
-        'equal(rows["key"], key',
-        f"{OF_LIFE}::test_a_change_outside_the_window_has_replaced_nothing",
+        "spark_merge/tail/segment.py::SegmentEvents._last_changes",
+        ', pc.less_equal(changes["commit_ts"], due.high_ts)',
+        ', pc.less_equal(changes["commit_ts"], due.high_ts + 2**40)',
+        "tests/unit/tail/test_segment.py::test_the_events_are_the_slow_rules_rows_and_those_that_it_drops[1]",
     ),
     Mutation(
         "a replay makes Spark's session whether a batch needs it or not",

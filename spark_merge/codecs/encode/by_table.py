@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from sidecar.shared.model.nouns import TableName, TableSchema
 from spark_merge.port.contract import ChunkPiece, Piece, Portion
-from spark_merge.port.pieces import HELD_ROWS_MAX
+from spark_merge.port.pieces import HELD_BYTES_MAX, HELD_ROWS_MAX
 
 ROWS_MAX = 16_384
 BYTES_MAX = 32 << 20
-"""Rows that wait for others, at most; but a transaction is not cut that has up to HELD_ROWS_MAX."""
+"""Rows that wait for others, at most; but a transaction is not cut that has up to HELD_ROWS_MAX and HELD_BYTES_MAX."""
 
 TablePieces = list[tuple[TableSchema, Piece]]
 
@@ -45,7 +45,7 @@ class _Waiting:
     def end_before(self, piece: pa.Table) -> bool:
         if self._rows < ROWS_MAX and self._bytes < BYTES_MAX:
             return False
-        return self._rows >= HELD_ROWS_MAX or piece["commit_ts"][0].as_py() > self._last_ts
+        return self._rows >= HELD_ROWS_MAX or self._bytes >= HELD_BYTES_MAX or piece["commit_ts"][0].as_py() > self._last_ts
 
     def add(self, schema: TableSchema, piece: pa.Table) -> None:
         self.tables.setdefault(schema.name, (schema, []))[1].append(piece)

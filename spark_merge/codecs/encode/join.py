@@ -4,8 +4,8 @@ The rule: of all changes of a key at one commit_ts there is one, from the row be
 delete and an insert, which TiCDC sends of an update of a unique value, or where rows exchange their keys, are one update. Readers that keep
 the version with the greatest position (`source.pos`, `source.ts_ns`) then never meet two of one position.
 
-A transaction of the table has to be here whole, as by_table.py gives it; one of more than HELD_ROWS_MAX rows comes in parts, and a key that
-is in two of them has a change in each, in order.
+A transaction of the table has to be here whole, as by_table.py gives it; one of more than HELD_ROWS_MAX rows or HELD_BYTES_MAX,
+of all tables, comes in parts, and a key that is in two of them has a change in each, in order and of one position.
 """
 
 from __future__ import annotations

@@ -66,6 +66,18 @@ def verify(rule: TopicPartitionRule, schema: TableSchema) -> None:
         )
 
 
+def verify_whole_keys(rule: TopicPartitionRule, schema: TableSchema) -> None:
+    """That all events of a key are in one partition, as Debezium's readers and compacted topics need them. An update of another column that
+    counts would leave the key's last event in the partition of before. Raises SinkError."""
+    if rule.kind == "ts" or not by_handle_key(rule, schema):
+        raise SinkError(
+            f"a dispatcher puts rows of {schema.name} into partitions by {rule.index or ', '.join(rule.columns) or rule.kind}, and a key's"
+            " events would be in several",
+            hint="let the dispatcher in the file of config= say index-value without an index, table, or columns of the handle key"
+            f" ({', '.join(schema.key)})",
+        )
+
+
 # ---- the columns that count ----------------------------------------------------------------------------------------
 
 

@@ -25,12 +25,12 @@ from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import TableSchema
 from spark_merge.merge.cut import stages
-from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, has_rows
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.kafka.acknowledged_position import control_store
 from spark_merge.sinks.kafka.ending import endings
 from spark_merge.sinks.kafka.output import LIVE, Output
-from spark_merge.sinks.kafka.partitions import verify
+from spark_merge.sinks.kafka.partitions import verify, verify_whole_keys
 from spark_merge.sinks.kafka.position import TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch
 from spark_merge.sinks.kafka.reading import read_back
@@ -144,9 +144,12 @@ class KafkaSink:
         place = (head.manifest.schemas, head.manifest.next_schemas or "")
         if place not in self._routed:
             router, tables = self.output.router, {**head.schemas, **head.next_schemas}
+            protocol = WRITTEN[self.output.protocol]
             for name, schema in tables.items():
                 verify(router.partition_rule(name), schema)
-            if WRITTEN[self.output.protocol].by_registry:
+                if protocol.as_debezium and has_rows(schema):
+                    verify_whole_keys(router.partition_rule(name), schema)
+            if protocol.rows_alone:
                 check_apart(router, head.schemas)
                 check_apart(router, head.next_schemas)
             self._routed = {

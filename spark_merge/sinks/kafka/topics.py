@@ -72,13 +72,17 @@ def consumer_of(cluster: SinkCluster, group: str, settings: Mapping[str, str]) -
 
 
 def check_apart(router: Router, tables: Mapping[TableName, TableSchema]) -> None:
-    """Raises SinkError for two tables whose rows go to one topic: a registry has a topic's schemas under its name."""
+    """Of a protocol whose topics have a table's rows alone: a key, and a registry's schemas, have the topic's name, and no table's. Kafka
+    takes two names that differ in `.` and `_` only for one. Raises SinkError for two tables whose topics are one."""
     taken: dict[str, TableName] = {}
     for name in sorted(name for name, schema in tables.items() if has_rows(schema)):
-        if (other := taken.setdefault(topic := router.topic(name), name)) != name:
+        topic = router.topic(name)
+        if (other := taken.setdefault(topic.replace(".", "_"), name)) != name:
+            into = router.topic(other)
+            where = f"topic {topic}" if into == topic else f"topics {into} and {topic}, which are one to Kafka"
             raise SinkError(
-                f"rows of {other} and of {name} go to topic {topic}, which can have the schemas of one table alone",
-                hint="write {schema} and {table} into the topics of the dispatchers in the file of config=",
+                f"rows of {other} and of {name} go to {where}; a topic can have the rows of one table alone",
+                hint=f"give {name} a dispatcher of its own in the file of config=, with another topic",
             )
 
 

@@ -69,6 +69,12 @@ def test_a_transaction_beyond_the_bound_is_cut(monkeypatch: pytest.MonkeyPatch) 
     assert block_values([portion(0, [1]), portion(1, [1]), portion(0, [1]), portion(1, [1])]) == [{"t0": [1, 1], "t1": [1]}, {"t1": [1]}]
 
 
+def test_a_transaction_of_many_bytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "BYTES_MAX", 1)
+    monkeypatch.setattr(encoding, "HELD_BYTES_MAX", 2)
+    assert block_values([portion(0, [1]), portion(1, [1])]) == [{"t0": [1]}, {"t1": [1]}]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_comes_nothing_is_lost_and_no_table_goes_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(seed)

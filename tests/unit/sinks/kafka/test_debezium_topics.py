@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from sidecar.shared.errors import SinkError
-from sidecar.shared.model.nouns import TableName
+from sidecar.shared.model.nouns import Column, TableName, TableSchema
 from sidecar.shared.ticdc.dispatch import TopicPartitionRule
 from spark_merge.sinks.kafka.debezium_topics import DebeziumRouter
+from spark_merge.sinks.kafka.topics import check_apart
 
 ORDERS = TableName("shop", "orders")
 
@@ -46,3 +47,21 @@ def test_rows_are_never_where_ddls_and_marks_are(topic: str) -> None:
     made = router({"matcher": ["p.*"], "topic": topic})
     with pytest.raises(SinkError, match=r"rows of p\.t to .*p, which has DDLs or resolved marks alone"):
         made.topics([TableName("p", "t")])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "where"),
+    [
+        (("shop", "订单"), ("shop", "客户"), "topic p.shop.__;"),
+        (("a", "b.c"), ("a.b", "c"), "topic p.a.b.c;"),
+        (("app", "prod_x"), ("app_prod", "x"), "topics p.app.prod_x and p.app_prod.x, which are one to Kafka;"),
+    ],
+    ids=["letters", "dots", "dot and line"],
+)
+def test_two_tables_of_one_topic_are_refused(one: tuple[str, str], other: tuple[str, str], where: str) -> None:
+    tables = {name: TableSchema(name, (Column("id", "int"),), ("id",)) for name in (TableName(*one), TableName(*other), ORDERS)}
+    with pytest.raises(SinkError) as error:
+        check_apart(router(), tables)
+    assert where in error.value.message
+    first = sorted([TableName(*one), TableName(*other)])[0]
+    check_apart(router({"matcher": [f'"{first.schema}"."{first.table}"'], "topic": "own"}), tables)

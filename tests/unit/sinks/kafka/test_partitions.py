@@ -10,7 +10,7 @@ from sidecar.shared.errors import SinkError
 from sidecar.shared.model.nouns import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.shared.ticdc.dispatch import Hashing, TopicPartitionRule
 from spark_merge.port.contract import CHANGES
-from spark_merge.sinks.kafka.partitions import by_handle_key, partitions, verify
+from spark_merge.sinks.kafka.partitions import by_handle_key, partitions, verify, verify_whole_keys
 
 ITEM = TableSchema(
     TableName("shop", "item"),
@@ -140,3 +140,28 @@ def test_timestamps_are_hashed_in_the_servers_zone() -> None:
 )
 def test_whether_the_handle_key_alone_decides(rule: TopicPartitionRule, decides: bool) -> None:
     assert by_handle_key(rule, ITEM) is decides
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [TopicPartitionRule(), TopicPartitionRule("index-value"), TopicPartitionRule("columns", columns=("id",))],
+    ids=lambda one: one.kind,
+)
+def test_where_the_key_alone_decides_all_events_of_a_key_are_in_one_partition(rule: TopicPartitionRule) -> None:
+    verify_whole_keys(rule, ITEM)
+    old, new = ["1", "a", "new"], ["1", "b", "old"]
+    assert len(set(hashes(rule, (None, old), (old, new), (new, None)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "by"),
+    [
+        (TopicPartitionRule("ts"), "ts"),
+        (TopicPartitionRule("index-value", index="uk_name"), "uk_name"),
+        (TopicPartitionRule("columns", columns=("id", "state")), "id, state"),
+    ],
+)
+def test_elsewhere_debeziums_form_is_refused(rule: TopicPartitionRule, by: str) -> None:
+    with pytest.raises(SinkError, match=rf"rows of shop.item into partitions by {by}, and a key's events would be in several") as error:
+        verify_whole_keys(rule, ITEM)
+    assert "columns of the handle key (Id)" in error.value.hint
