@@ -181,7 +181,6 @@ TESTED_THROUGH = {
     "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
     "spark_merge.sinks.storage.publish": "tests/contract/test_positions.py",
     "spark_merge.sinks.memory.reading": "tests/contract/test_sink_port.py",
-    "spark_merge.sinks.kafka.topics": "tests/integration/test_kafka_sink.py",
     "spark_merge.ddl.alter_table": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.column_syntax": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.partition_syntax": "tests/unit/ddl/test_parser.py",
