@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,19 +19,17 @@ import typer
 from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from sidecar.shared.log.storage import Folder
     from spark_merge.tail.events import TailEvent
     from spark_merge.tail.shown import ShownValues
     from spark_merge.tail.stream import TableStream
-    from spark_merge.tail.verdict import SinkHas
+    from spark_merge.tail.verdict import KeyVersions, SinkHas
 
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
 EVENTS_SHOWN = 50
 VALUE_CHARS = 40
-VERSIONS_KEPT_MAX = 10_000
-"""Of one key, to be compared with what the sinks have."""
 
 
 def tail(
@@ -67,7 +64,7 @@ def tail(
     from spark_merge.tail.segment import TailScope
     from spark_merge.tail.shown import ShownValues
     from spark_merge.tail.stream import Since, TableStream
-    from spark_merge.tail.verdict import LookedUpKey, Verdict
+    from spark_merge.tail.verdict import KeyVersions, LookedUpKey, Verdict
     from spark_merge.tail.wanted import parse_key, table_named
 
     settings = read_config(config)
@@ -83,7 +80,8 @@ def tail(
     limit = (EVENTS_SHOWN if since is None else 0) if limit is None else limit
     differs = False
     try:
-        versions, is_whole = _show_there(stream, show, limit)
+        versions = KeyVersions(stream, show)
+        is_whole = _show_there(stream, versions, limit)
         if one is not None:
             looked_up = LookedUpKey(log, _log_id(log), followed, one, versions, whole=is_whole and since is None)
             for has in looked_up.at(sinks):
@@ -114,17 +112,14 @@ def _log_id(log: Folder) -> str:
     return name_of(changefeed.decode(errors="replace"), known_id(log))
 
 
-def _show_there(stream: TableStream, show: Callable[[TailEvent], None], limit: int) -> tuple[Sequence[TailEvent], bool]:
-    """What is in the log, `limit` 0: all of it. Its rows that sinks have, the last VERSIONS_KEPT_MAX, and whether these are all."""
-    show(stream.begin())
-    versions: deque[TailEvent] = deque(maxlen=VERSIONS_KEPT_MAX)
+def _show_there(stream: TableStream, versions: KeyVersions, limit: int) -> bool:
+    """What is in the log, `limit` 0: all of it. Returns whether that is every version that the log has of the key."""
+    versions.note(stream.begin())
     count = 0
     for event in stream.last(limit) if limit else stream.all():
-        show(event)
+        versions.note(event)
         count += 1
-        if event.is_version:
-            versions.append(event)
-    return versions, (not limit or count < limit) and len(versions) < VERSIONS_KEPT_MAX
+    return (not limit or count < limit) and len(versions.known) < (versions.known.maxlen or 0)
 
 
 def _printer(shown: ShownValues, *, as_json: bool) -> Callable[[TailEvent | SinkHas], None]:

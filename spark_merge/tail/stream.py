@@ -2,7 +2,8 @@
 
     last(limit)   from the log's end backwards, until there are `limit` events; given in the log's order
     all()         from its beginning on, in memory that does not grow
-    coming()      after either: what the sidecar writes from then on
+    to_end()      after either: what was written since, up to the log's end
+    coming()      after any of them: what the sidecar writes from then on
 
 - A log is read beside its sidecar, which does not know of it and removes segments meanwhile. What is gone when its turn comes is named
   (`removed`), and the next segment that is there follows. A file that is missing for another reason is an error.
@@ -93,8 +94,17 @@ class TableStream:
         for manifest, _ in self._backwards(first):
             start = manifest.seq
         stop, self._next, self._followed = self._next, start, first
-        while self._next < stop:
-            yield from self._forwards(stop - self._next)
+        yield from self._up_to(stop)
+
+    def to_end(self) -> Iterator[TailEvent]:
+        """The log's end as of this call. Raises LogBroken."""
+        self._events.look()
+        yield from self._up_to(Seq(kept(self._log).stop))
+
+    @property
+    def next_seq(self) -> Seq:
+        """The first segment that has not been read."""
+        return self._next
 
     def coming(self, wait: Callable[[float], object]) -> Iterator[TailEvent]:
         """For ever. `wait`: so many seconds, until the log is looked at again."""
@@ -120,6 +130,10 @@ class TableStream:
                     return
                 after = self._at(followed, manifest.next_schemas or manifest.schemas)
                 yield manifest, (self._at(followed, manifest.schemas), after)
+
+    def _up_to(self, stop: Seq) -> Iterator[TailEvent]:
+        while self._next < stop:
+            yield from self._forwards(stop - self._next)
 
     def _forwards(self, limit: int) -> Iterator[TailEvent]:
         """The next segments that are there, at most `limit`."""

@@ -4,6 +4,9 @@
     the sink's row, read by its key ──────────────────────────────────────────────────────────┘  or not
 
 - Only for a sink that finds a row by its key without a read of all others (port/readable.py). Nothing is written there.
+- A verdict needs every version of the key up to the position that was read. A sink goes on while the log is read, so the log is read on to
+  its end after the sink's row.
+- Versions of segments that the sink did not receive, as it began behind them, or is not known to have received, never make it DIFFERENT.
 - A sink whose rows are not of one position may have a later version than that of its position: it is compared with those, too.
 - Where the log has no version of the key up to the position, or the table's columns changed behind it, nothing is said: a verification
   (dumpverify) compares with the source.
@@ -11,7 +14,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
@@ -23,6 +27,7 @@ import pyarrow.compute as pc
 
 from sidecar.shared.errors import SinkError, TicdcDumpError
 from sidecar.shared.log.manifests import kept, manifest_of
+from sidecar.shared.log.sink_tables import read_sink_tables
 from sidecar.shared.log.storage import Folder
 from sidecar.shared.model.keyset import Key
 from sidecar.shared.model.nouns import Seq, TableSchema
@@ -31,12 +36,16 @@ from spark_merge.merge.rule import Image
 from spark_merge.port.contract import Accepted, Sink
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import Readable, Reading, newest
-from spark_merge.sinks.registry import open_sink, why_not_readable
-from spark_merge.tail.events import TailEvent
+from spark_merge.sinks.registry import open_sink, output_of, why_not_readable
+from spark_merge.tail.events import EventKind, TailEvent
 from spark_merge.tail.followed import FollowedTable
 from spark_merge.tail.shown import ShownValues, Values
+from spark_merge.tail.stream import TableStream
 from spark_merge.verify.look import difference
 from spark_merge.verify.source import key_table
+
+VERSIONS_KEPT_MAX = 10_000
+"""Of one key, to be compared with what the sinks have."""
 
 
 class Verdict(StrEnum):
@@ -61,15 +70,37 @@ class SinkHas:
     table: TableSchema | None = None
 
 
+class KeyVersions:
+    """What the log has of the key that `stream` is of, in its order and without a gap: the last VERSIONS_KEPT_MAX. `show`: is called with
+    each event that is read."""
+
+    def __init__(self, stream: TableStream, show: Callable[[TailEvent], None]) -> None:
+        self._stream, self._show = stream, show
+        self.known: deque[TailEvent] = deque(maxlen=VERSIONS_KEPT_MAX)
+
+    def note(self, event: TailEvent) -> None:
+        self._show(event)
+        if event.kind is EventKind.REMOVED:
+            self.known.clear()  # a later version may have been in what is gone
+        if event.is_version:
+            self.known.append(event)
+
+    def read_on(self) -> Seq:
+        """To the log's end. Returns the first segment behind it. Raises what reading and decoding the log raises."""
+        for event in self._stream.to_end():
+            self.note(event)
+        return self._stream.next_seq
+
+
 @dataclass(frozen=True, slots=True)
 class LookedUpKey:
-    """`versions`: what the log has of the key, in its order; without earlier ones if not `whole`. `followed`: as of the log's end."""
+    """`versions`: without the log's earlier ones if not `whole`. `followed`: as of the log's end."""
 
     log: Folder
     log_id: str
     followed: FollowedTable
     key: Key
-    versions: Sequence[TailEvent]
+    versions: KeyVersions
     whole: bool
 
     def at(self, sinks: Mapping[str, str]) -> Iterator[SinkHas]:
@@ -95,7 +126,19 @@ class LookedUpKey:
         if table is None or len(table.key) != len(self.key):
             return SinkHas(name, Verdict.OPEN, "the table is not there at the sink's position, or has another key", position.seq)
         reading = sink.reading(table, parts=1, keys=key_table(table, [self.key]))
-        return self._compared(name, table, reading, reading.accepted or position)
+        row = _row_of(reading, reading.schema or table, self.key)
+        read_to = self.versions.read_on()
+        position = reading.accepted or position
+        if position.seq >= read_to:
+            why = f"the log could be read up to segment {read_to - 1} only, and the sink is at a later one"
+            return SinkHas(name, Verdict.OPEN, why, position.seq)
+        return self._compared(name, table, _RowRead(reading, position, row, self._began(name, uri)))
+
+    def _began(self, name: str, uri: str) -> Seq | None:
+        """The first segment that the sink received; None: not known. To be asked after its row was read: it may be another one by then,
+        which began later."""
+        tables = read_sink_tables(self.log, [name]).get(name)
+        return None if tables is None or tables.output != output_of(uri) else tables.began_seq
 
     def _table(self, position: Accepted) -> TableSchema | None:
         """In the sink. A segment that retention has removed has left the schemas to the next one."""
@@ -106,27 +149,40 @@ class LookedUpKey:
             raise SinkError(f"segment {position.seq}, which the sink ends with, is not in the log", hint="see dumpquery, then try again")
         return copy(self.followed).at(LoggedSchemas(self.log, manifest.next_schemas or manifest.schemas))
 
-    def _compared(self, name: str, table: TableSchema, reading: Reading, position: Accepted) -> SinkHas:
+    def _compared(self, name: str, table: TableSchema, read: _RowRead) -> SinkHas:
+        reading, at = read.reading, read.position.seq
         shape = reading.schema or table
-        row = _row_of(reading, shape, self.key)
-        has = None if row is None else dict(zip(shape.column_names(), row, strict=True))
-        mine = [one for one in self.versions if not one.sinks or name in one.sinks]
-        known = [one for one in mine if one.seq <= position.seq]
+        has = None if read.row is None else dict(zip(shape.column_names(), read.row, strict=True))
+        mine = [one for one in self.versions.known if not one.sinks or name in one.sinks]
+        known = [one for one in mine if one.seq <= at]
         if not known:
             why = "the log has no version of the key up to the sink's position" if self.whole else (
                 "the events that were looked at have no version of the key up to the sink's position: raise --limit"
             )  # fmt: skip
-            return SinkHas(name, Verdict.OPEN, why, position.seq, has, table)
-        later = [one for one in mine if one.seq > position.seq]
+            return SinkHas(name, Verdict.OPEN, why, at, has, table)
+        later = [one for one in mine if one.seq > at]
         for version in [known[-1], *([] if reading.exact else later)]:
             if version.schema is None or version.schema.columns != table.columns:
-                return SinkHas(name, Verdict.OPEN, "a schema change came after the key's last version", position.seq, has, table)
-            if difference(shape, _text_of(self.key), _in_form(version, reading), row) is None:
+                return SinkHas(name, Verdict.OPEN, "a schema change came after the key's last version", at, has, table)
+            if difference(shape, _text_of(self.key), _in_form(version, reading), read.row) is None:
                 more = f"; later ones in the log: {len(later)}" if later and version is known[-1] else ""
                 text = f"equal to the version of commit-ts {version.commit_ts}{more}"
-                return SinkHas(name, Verdict.EQUAL, text, position.seq, has, table)
+                return SinkHas(name, Verdict.EQUAL, text, at, has, table)
         text = f"different from the log's version of commit-ts {known[-1].commit_ts}"
-        return SinkHas(name, Verdict.DIFFERENT, text, position.seq, has, table)
+        if read.began is None or known[-1].seq < read.began:
+            why = "it is not known where the sink began" if read.began is None else f"the sink began behind it, with segment {read.began}"
+            return SinkHas(name, Verdict.OPEN, f"{text}, and {why}", at, has, table)
+        return SinkHas(name, Verdict.DIFFERENT, text, at, has, table)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowRead:
+    """`row`: None for none. `began`: the first segment that the sink received, None if not known."""
+
+    reading: Reading
+    position: Accepted
+    row: Image | None
+    began: Seq | None
 
 
 def sink_json(has: SinkHas, shown: ShownValues) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from sidecar.cli import tail as command
 from sidecar.shared.log.identity import claim_log
 from sidecar.shared.log.storage import Folder, open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
-from spark_merge.sinks.registry import open_sink
+from spark_merge.delivery.sink_record import SinkId
+from spark_merge.sinks.registry import open_sink, output_of
 from spark_merge.testing.places import Here
 from tests.support.merge_command import MergeSettings
 from tests.unit.cli.test_cli import run
@@ -96,8 +97,9 @@ def test_of_a_key_its_life_and_what_the_sinks_have(written: WrittenLog, tail: Ta
     assert tail("--key", "a,1") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "sink copy: open: it has accepted nothing yet"
     changefeed = "cf/1#" + (tmp_path / "log" / "log.txt").read_text()
-    with closing(open_sink(f"sqlite://{tmp_path}/copy.db", log_id=changefeed)) as sink:
-        delivery = Delivery(sink, JobSettings(log), Here())
+    uri = f"sqlite://{tmp_path}/copy.db?name=copy"
+    with closing(open_sink(uri, log_id=changefeed)) as sink:
+        delivery = Delivery(sink, JobSettings(log), Here(), sink_id=SinkId("copy", output_of(uri)))
         assert delivery.deliver()
     assert tail("--key", "a,1") == 0
     lines = capsys.readouterr().out.splitlines()

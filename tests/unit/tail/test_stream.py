@@ -70,13 +70,16 @@ def test_what_comes_follows_what_is_there(log: Folder, whole: bool) -> None:
     one = stream_of(log)
     to.segment(put(ORDERS, 210, "a", "z"))
     assert tss(one.all() if whole else one.last(9)) == [10, 110]
+    assert (tss(one.to_end()), one.next_seq) == ([210], 3)
+    assert tss(one.to_end()) == []
+    to.segment(put(ORDERS, 310, "a", "z"))
     waited = list[float]()
 
     def wait(seconds: float) -> None:
         waited.append(seconds)
         to.segment(put(ORDERS, len(to.manifests) * 100 + 10, "a", "z"))
 
-    assert tss(islice(one.coming(wait), 3)) == [210, 310, 410]
+    assert tss(islice(one.coming(wait), 3)) == [310, 410, 510]
     assert waited == [stream.POLL_S, stream.POLL_S]
 
 
