@@ -104,15 +104,17 @@ class LookedUpKey:
     whole: bool
 
     def at(self, sinks: Mapping[str, str]) -> Iterator[SinkHas]:
-        """Of each sink, by its name with its URI. A sink that cannot be read says why, and the others follow."""
+        """Of each sink, by its name with its URI. A sink that cannot be read says why, and the others follow. Raises what reading and
+        decoding the log raises: then versions are missing."""
         for name, uri in sinks.items():
             try:
                 with closing(open_sink(uri, log_id=self.log_id)) as sink:
-                    yield self._at(name, uri, sink)
+                    read = self._read(name, uri, sink)
             except TicdcDumpError as error:
-                yield SinkHas(name, Verdict.OPEN, f"the sink cannot be read: {error.message}")
+                read = SinkHas(name, Verdict.OPEN, f"the sink cannot be read: {error.message}")
+            yield read if isinstance(read, SinkHas) else self._judged(name, read)
 
-    def _at(self, name: str, uri: str, sink: Sink) -> SinkHas:
+    def _read(self, name: str, uri: str, sink: Sink) -> SinkHas | _RowRead:
         if not isinstance(sink, Readable):
             why = why_not_readable(uri, log_id=self.log_id)
             return SinkHas(name, Verdict.OPEN, f"its rows cannot be read back: {why}")
@@ -127,12 +129,7 @@ class LookedUpKey:
             return SinkHas(name, Verdict.OPEN, "the table is not there at the sink's position, or has another key", position.seq)
         reading = sink.reading(table, parts=1, keys=key_table(table, [self.key]))
         row = _row_of(reading, reading.schema or table, self.key)
-        read_to = self.versions.read_on()
-        position = reading.accepted or position
-        if position.seq >= read_to:
-            why = f"the log could be read up to segment {read_to - 1} only, and the sink is at a later one"
-            return SinkHas(name, Verdict.OPEN, why, position.seq)
-        return self._compared(name, table, _RowRead(reading, position, row, self._began(name, uri)))
+        return _RowRead(table, reading, (reading.accepted or position).seq, row, self._began(name, uri))
 
     def _began(self, name: str, uri: str) -> Seq | None:
         """The first segment that the sink received; None: not known. To be asked after its row was read: it may be another one by then,
@@ -149,8 +146,11 @@ class LookedUpKey:
             raise SinkError(f"segment {position.seq}, which the sink ends with, is not in the log", hint="see dumpquery, then try again")
         return copy(self.followed).at(LoggedSchemas(self.log, manifest.next_schemas or manifest.schemas))
 
-    def _compared(self, name: str, table: TableSchema, read: _RowRead) -> SinkHas:
-        reading, at = read.reading, read.position.seq
+    def _judged(self, name: str, read: _RowRead) -> SinkHas:
+        table, reading, at = read.table, read.reading, read.at
+        if at >= (read_to := self.versions.read_on()):
+            why = f"the log could be read up to segment {read_to - 1} only, and the sink is at a later one"
+            return SinkHas(name, Verdict.OPEN, why, at)
         shape = reading.schema or table
         has = None if read.row is None else dict(zip(shape.column_names(), read.row, strict=True))
         mine = [one for one in self.versions.known if not one.sinks or name in one.sinks]
@@ -177,10 +177,11 @@ class LookedUpKey:
 
 @dataclass(frozen=True, slots=True)
 class _RowRead:
-    """`row`: None for none. `began`: the first segment that the sink received, None if not known."""
+    """Of a sink. `at`: its position. `row`: None for none. `began`: the first segment that it received, None if not known."""
 
+    table: TableSchema
     reading: Reading
-    position: Accepted
+    at: Seq
     row: Image | None
     began: Seq | None
 

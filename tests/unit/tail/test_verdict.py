@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.shared.errors import LogBroken
 from sidecar.shared.log.storage import Folder, open_folder
 from sidecar.shared.model.keyset import Key
 from spark_merge.delivery.batches import Delivery, JobSettings
@@ -217,6 +218,21 @@ def test_what_retention_removes_before_it_is_read_leaves_no_version_from_before_
     has = looked_up(log, versions, uri)
     assert (has.verdict, has.text) == (Verdict.OPEN, "the log has no version of the key up to the sink's position")
     assert has.row is not None
+
+
+def test_a_segment_that_could_not_be_read_is_no_one_without_a_version(log: Folder, tmp_path: Path) -> None:
+    """The next sink would be compared with what is left."""
+    to = WrittenLog(log, {ORDERS: 1})
+    to.segment(put(ORDERS, 10, "a", "x"))
+    versions = versions_of(log)
+    data = to.segment(put(ORDERS, 110, "a", "y")).data
+    for name in ("copy", "other"):
+        deliver(log, f"sqlite://{tmp_path}/{name}.db", name=name)
+    (tmp_path / "log" / str(data)).write_bytes(b"torn")
+    followed, _ = table_named(log, str(ORDERS))
+    sinks = {name: f"sqlite://{tmp_path}/{name}.db" for name in ("copy", "other")}
+    with pytest.raises(LogBroken, match="is not readable"):
+        list(LookedUpKey(log, "log-1", followed, A, versions, whole=True).at(sinks))
 
 
 # ---- what the sink received -----------------------------------------------------------------------------------------
