@@ -35,7 +35,7 @@ from sidecar.replay.report import EVERY_TABLE, ReplayReport, ReplaySettings
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.status import ReplayStatus
 from sidecar.shared.errors import FeedUnsuitable, SinkError, SourceError
-from sidecar.shared.log.identity import name_of, own_id
+from sidecar.shared.log.identity import claim_log, name_of, own_id
 from sidecar.shared.log.rows_file import write_chunk
 from sidecar.shared.log.segment_log import FolderLog
 from sidecar.shared.log.skips import read_skips
@@ -48,7 +48,7 @@ from sidecar.shared.model.progress import DumpState
 from sidecar.shared.ticdc.table_rules import matching
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.kit.errors import sink_folder
-from spark_merge.sinks.registry import open_sinks
+from spark_merge.sinks.registry import open_sinks, outputs_of
 from spark_merge.worker.greeting import without_greeting
 from spark_merge.worker.job import SparkJob
 from spark_merge.worker.spark_tasks import RunningSpark, SparkTasks
@@ -98,7 +98,8 @@ class Replay:
             check_writable(settings.report)
         self.log: Folder = open_folder(f"{self.out}/log")
         uris = settings.sinks or (f"file://{self.out}/output?format=jsonl",)
-        self.sinks = open_sinks(uris, log_id=name_of(self.feed.changefeed_id, own_id(self.log)))
+        self.sinks = open_sinks(uris, log_id=name_of(self.feed.changefeed_id, claim_log(self.log, self.feed.changefeed_id)))
+        self._outputs = outputs_of(uris)
         written = zip(uris, self.sinks.values(), strict=True)
         self.verified = next((sink_folder(uri) for uri, sink in written if getattr(sink, "file_format", "") == "jsonl"), None)
         if (settings.verify or settings.key_life) and self.verified is None:
@@ -120,7 +121,8 @@ class Replay:
     def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], RunningSpark]) -> ReplayReport:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes a
         Spark, where a batch needs one: what is small is merged in this process (spark_merge/delivery/places.py)."""
-        self.spark = SparkJob(SparkTasks(begin, when_needed=True), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
+        tasks, rows = SparkTasks(begin, when_needed=True), self.settings.worker_rows
+        self.spark = SparkJob(tasks, self.sinks, JobSettings(self.log), worker_rows=rows, outputs=self._outputs)
         self.spark.start()
         self.began_s = self.clock.now_s()
         play = Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from sidecar.shared.log.identity import claim_log
+from sidecar.cli.tail import EXIT_DIFFERENT
 from sidecar.shared.model.nouns import TableName
 from spark_merge.log.undecodable import Decoding
 from spark_merge.sinks.files.reader import read_output
@@ -34,9 +36,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def played(output: Path) -> Played:
     """With a pause, crashes, and a sink that finds keys."""
     sinks = (f"file://{output}/rows?format=jsonl", f"sqlite://{output}/copy.db?name=copy")
-    result = Played(output, seed=3, crashes=2, sinks=sinks)
-    claim_log(result.replay.log, result.replay.feed.changefeed_id)
-    return result
+    return Played(output, seed=3, crashes=2, sinks=sinks)
 
 
 def events_of(played: Played, table: TableName) -> list[TailEvent]:
@@ -71,7 +71,7 @@ def test_the_sink_has_what_the_log_says_of_each_key(
     config = output / "sidecar.toml"
     sink = f"sqlite://{output}/copy.db?name=copy"
     config.write_text(MergeSettings(f"{output}/out/log", (sink,), "local[1]").toml())
-    looked_at = 0
+    looked_at, there = 0, None
     for table in tables_of(played)[:3]:
         keys = sorted({event.key for event in events_of(played, table) if event.key is not None})
         for key in Random(1).sample(keys, min(KEYS, len(keys))):
@@ -79,4 +79,10 @@ def test_the_sink_has_what_the_log_says_of_each_key(
             *_, has = (json.loads(line) for line in capsys.readouterr().out.splitlines())
             assert (has["sink"], has["verdict"]) == ("copy", "equal"), has
             looked_at += 1
+            there = (table, key) if has["row"] else there
     assert looked_at
+    assert there is not None
+    table, key = there
+    with closing(sqlite3.connect(output / "copy.db")) as db, db:
+        db.execute(f'DELETE FROM "{table}"')
+    assert run(monkeypatch, "tail", str(table), "--config", str(config), "--json", f"--key={json.dumps(key)}") == EXIT_DIFFERENT
