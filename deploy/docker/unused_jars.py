@@ -1,8 +1,12 @@
 """Removes from an installed pyspark the jars that ticdc-dump never loads: `python unused_jars.py [--keep]` in the environment's Python.
 
-ticdc-dump gives Spark tasks of Python (spark_merge/worker): no frame, no SQL, no file is read or written by the JVM. So only
-Spark's core, its RPC and the session itself are needed, and what reaches a cluster: standalone, Kubernetes and YARN stay whole.
-Each line of UNUSED says why its jars are not needed. tests/spark/test_unused_jars.py runs without them.
+ticdc-dump gives Spark two things to do. What either loads is needed, and what reaches a cluster: standalone, Kubernetes and YARN stay
+whole.
+- Tasks of Python (spark_merge/worker), for deliveries: Spark's core, its RPC and the session itself. The JVM reads and writes no file.
+- Iceberg's procedures, for `ticdc-dump maintain` (spark_merge/sinks/iceberg/maintenance.py): Spark SQL, whose generated code names Arrow's
+  classes. Iceberg's runtime, which the operator adds, brings its own Parquet and ORC. A Hive catalog needs Hive's jars, 35 MB: then the
+  whole pyspark (deploy/MAINTAIN.md).
+Each line of UNUSED says why its jars are not needed. tests/spark/test_unused_jars.py does both without them.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ UNUSED = {
     "Hive's tables, its metastore and what they bring": """
         spark-hive* hive-* derby* datanucleus-* javax.jdo-* jdo-api-* HikariCP-* libfb303-* libthrift-* super-csv-* opencsv-* javolution-*
         jpam-* commons-dbcp-* commons-pool-* transaction-api-* jta-* stax-api-*""",
-    "Files of tables, which Python reads and writes": "parquet-* orc-* arrow-* flatbuffers-java-*",
+    "Files of tables, which Python and Iceberg's runtime read and write": "parquet-* orc-*",
     "Servers and shells of Spark's own": "spark-connect* spark-pipelines* spark-repl* connect-repl scala-compiler-* jline-*",
     "Other operating systems, and HTTP/3": """
         netty-*-osx-* netty-*-windows-* netty-codec-native-quic-* netty-codec-classes-quic-* netty-codec-http3-*""",

@@ -1,6 +1,7 @@
 """`ticdc-dump maintain`: the tables of a lake are compacted, and versions of before expire, while the sink writes to them.
 
-What is done, and why no row changes by it, lives in spark_merge/sinks/lake/maintenance.py.
+What is done, and why no row changes by it, lives in spark_merge/sinks/lake/maintenance.py. Whatever ends a run, `--json` says what it did
+of each table until then.
 
     exit code  0 done        2 wrong usage        3 a table could not be maintained, or an error        130 interrupted
 """
@@ -42,24 +43,32 @@ def maintain(
     The sink's commits come first: what they overtake is tried again. Iceberg needs Spark, whose configuration has the catalog.
     """
     from sidecar.shared.config import read_config
+    from sidecar.shared.errors import TicdcDumpError
     from spark_merge.port.maintained import Upkeep
 
     settings = read_config(config)
-    upkeep, results, failed = Upkeep(file_mib * MIB, min_files, keep_hours), [], False
+    upkeep, sinks, code, ended = Upkeep(file_mib * MIB, min_files, keep_hours), list[dict[str, Any]](), EXIT_FAILED, dict[str, str]()
     try:
+        failed = False
         for name, lake in _lakes(settings, sink or ()):
-            done = []
+            done: list[dict[str, Any]] = []
+            sinks.append({"sink": name, "tables": done})
             for one in _each(settings, name, lake, (tables, upkeep), dry_run=dry_run):
                 done.append(one.to_json())
                 failed |= bool(one.error)
                 if not as_json:
                     typer.echo(f"{name}: {line(one)}")
-            results.append({"sink": name, "tables": done})
+        code = EXIT_FAILED if failed else 0
     except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    if as_json:
-        typer.echo(json.dumps({"ok": not failed, "sinks": results}))
-    raise typer.Exit(EXIT_FAILED if failed else 0)
+        code, ended = EXIT_INTERRUPTED, {"exit_reason": "interrupted"}
+    except TicdcDumpError as error:
+        if not as_json:
+            raise
+        ended = {"exit_reason": "error", "error": str(error)}
+    finally:
+        if as_json:
+            typer.echo(json.dumps({"ok": not code, "sinks": sinks, **ended}))
+    raise typer.Exit(code)
 
 
 def _lakes(settings: Config, names: Collection[str]) -> Iterator[tuple[str, Maintained]]:
@@ -109,7 +118,7 @@ def _no_spark(statement: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _tables(settings: Config, rules: str) -> list[TableName]:
-    """Those at the log's end that have rows. Raises RefusedRequest for rules that match none."""
+    """Those at the log's end that have rows. Raises RefusedRequest for a log without a segment, and for rules that match none."""
     from sidecar.shared.errors import RefusedRequest
     from sidecar.shared.log.manifests import last_manifest
     from sidecar.shared.log.storage import log_folder
@@ -120,7 +129,9 @@ def _tables(settings: Config, rules: str) -> list[TableName]:
     log = log_folder(settings.log.uri)
     last = last_manifest(log)
     if last is None:
-        return []
+        raise RefusedRequest(
+            f"the log {log} has no segment yet", hint="compare log.uri; wait until the sidecar has written one: see dumpquery"
+        )
     there = carried(read_schemas(log, last.next_schemas or last.schemas))
     if not (result := matching(split_rules(rules), there)):
         raise RefusedRequest(f"--tables {rules!r} matches no table of the log", hint="write rules as TiCDC's: shop.*, or leave it out")

@@ -151,12 +151,14 @@ class OpenSession:
         except (PySparkException, Py4JError, OSError) as error:
             raise error_of_task(error) or self._failure(error) from error
 
-    def _failure(self, error: Exception) -> SinkError | SparkLost:
+    def gone(self) -> bool:
         try:
-            gone = self._context._jsc.sc().isStopped()
+            return bool(self._context._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):  # the JVM does not answer; a context that was stopped here has none
-            gone = True
-        if gone:
+            return True
+
+    def _failure(self, error: Exception) -> SinkError | SparkLost:
+        if self.gone():
             return SparkLost(f"Spark's session is gone: {error}", hint=LOST_HINT)
         return SinkError(
             f"a Spark task failed: {error}",

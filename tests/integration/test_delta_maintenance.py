@@ -172,15 +172,49 @@ def test_each_version_that_is_kept_has_its_rows_before_and_after_a_run(tmp_path:
 
 @MODES
 def test_a_run_makes_so_many_commits_of_a_table_that_the_sink_gives_way_to(tmp_path: Path, mode: Mode) -> None:
+    """Both of its expiries find something: what versions had, and a dead worker's file."""
     orders = Orders(tmp_path, mode)
     for _ in range(5):
         orders.deliver()
+    aged(Path(folder_of(orders.uri).path(table_place(ORDERS))) / ORPHAN)
     before = orders.table().version()
     orders.maintain()
     assert orders.table().version() - before == COMMITS_MAX < STEPS_MAX
     assert len(orders.table().file_uris()) == 1
     orders.deliver()
     orders.check()
+
+
+@MODES
+@pytest.mark.parametrize("keep_hours", [24, ORPHAN_HOURS])
+def test_a_file_of_which_the_log_has_forgotten_that_it_was_removed_goes_when_it_is_old(tmp_path: Path, mode: Mode, keep_hours: int) -> None:
+    """A checkpoint forgets it: here at once, in an operator's table after a week."""
+    orders = Orders(tmp_path, mode)
+    for _ in range(5):
+        orders.deliver()
+    root = folder_of(orders.uri).path(table_place(ORDERS))
+    table = orders.table()
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    orders.maintain(Upkeep(1 << 20, 2, keep_hours))
+    orders.table().create_checkpoint()
+    files = set(Path(root).rglob("*.parquet")) - set(Path(root).glob("_delta_log/*"))
+    assert len(files) == 6
+    for file in files:
+        aged(file)
+    orders.deliver()
+    orders.maintain(Upkeep(1 << 20, 100, keep_hours))
+    assert len([file for file in files if file.exists()]) == 1
+    orders.check()
+
+
+ORPHAN = f"{99:020d}-0.1-1-deadbeef.parquet"
+
+
+def aged(file: Path, hours: int = ORPHAN_HOURS + 24) -> None:
+    if not file.exists():
+        file.write_bytes(b"of a worker that died")
+    old_s = time.time() - hours * 3600
+    os.utime(file, (old_s, old_s))
 
 
 def _dies_after(uri: str, seconds: float, took: Path) -> None:
@@ -232,12 +266,10 @@ def test_files_of_a_batch_that_is_being_written_stay_and_a_dead_workers_go_when_
     files = [file for outcome in outcomes for file in outcome.note if not getattr(file, "staged", False)]
     place = table_place(sorted(story.tables)[0])
     root = Path(folder_of(story.place.uri).path(place))
-    orphan = root / f"{99:020d}-0.1-1-deadbeef.parquet"
+    orphan = root / ORPHAN
     old, young = ORPHAN_HOURS + 24, ORPHAN_HOURS - 24
-    for hours, keep, stays in ((old, 24, True), (young, ORPHAN_HOURS, True), (old, ORPHAN_HOURS, False)):
-        orphan.write_bytes(b"of a worker that died")
-        old_s = time.time() - hours * 3600
-        os.utime(orphan, (old_s, old_s))
+    for hours, keep, stays in ((young, 24, True), (old, 24, False), (young, ORPHAN_HOURS, True), (old, ORPHAN_HOURS, False)):
+        aged(orphan, hours)
         run(story, Upkeep(1 << 20, 2, keep))
         assert orphan.exists() is stays, (hours, keep)
     assert all(storage.exists(folder_of(story.place.uri), file.path) for file in files)

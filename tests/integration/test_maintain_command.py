@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from sidecar.cli.maintain import MIB, line
+from sidecar.shared.errors import SparkLost
 from sidecar.shared.model.nouns import TableName
 from spark_merge.port.maintained import FileTotals
+from spark_merge.sinks.delta.maintenance import MaintainedDelta
 from spark_merge.sinks.lake.maintenance import TableUpkeep, UpkeepState
 from spark_merge.testing import histories
 from spark_merge.testing.story import Story
@@ -97,6 +99,60 @@ def test_a_table_that_fails_is_exit_code_3_and_the_others_are_done(
     answer = json.loads(capsys.readouterr().out)
     assert not answer["ok"]
     assert [one["state"] for one in answer["sinks"][0]["tables"]] == ["failed", "done"]
+
+
+def test_a_dry_run_says_each_table_that_fails(monkeypatch: pytest.MonkeyPatch, capsys: Said, story: Story, tmp_path: Path) -> None:
+    (log,) = (tmp_path / "out" / "s" / "t0" / "_delta_log").glob("00000000000000000001.json")
+    log.write_text("no JSON\n")
+    assert run(monkeypatch, "maintain", "--config", config_of(story, tmp_path), "--json", "--dry-run") == 3
+    answer = json.loads(capsys.readouterr().out)
+    assert [one["state"] for one in answer["sinks"][0]["tables"]] == ["failed", "look"]
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"], ["--tables", "shop.*"]])
+def test_a_log_without_a_segment_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: Said, story: Story, tmp_path: Path, options: Sequence[str]
+) -> None:
+    path = tmp_path / "other.toml"
+    path.write_text(MergeSettings(str(tmp_path / "no" / "log"), (story.place.uri,), "local[1]").toml())
+    assert run(monkeypatch, "maintain", "--config", str(path), *options) == 3
+    assert "has no segment yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "reason"),
+    [
+        (SparkLost("Spark is gone", hint="run it again"), 3, "error"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ConnectionRefusedError("a defect"), 1, None),
+    ],
+)
+def test_whatever_ends_a_run_the_object_says_what_was_done(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Said,
+    story: Story,
+    tmp_path: Path,
+    error: BaseException,
+    code: int,
+    reason: str | None,
+) -> None:
+    compact = MaintainedDelta.compact
+
+    def ending(lake: MaintainedDelta, name: TableName, *more: Any) -> None:
+        if name.table != "t0":
+            raise error
+        compact(lake, name, *more)
+
+    monkeypatch.setattr(MaintainedDelta, "compact", ending)
+    command = ("maintain", "--config", config_of(story, tmp_path), "--json", "--min-files", "2")
+    if code == 1:
+        with pytest.raises(type(error)):
+            run(monkeypatch, *command)
+    else:
+        assert run(monkeypatch, *command) == code
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["ok"], answer.get("exit_reason")) == (False, reason)
+    assert [(one["table"], one["state"]) for one in answer["sinks"][0]["tables"]] == [("s.t0", "done")]
 
 
 TABLE, MANY = TableName("shop", "orders"), FileTotals(2000, 3 * MIB)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from sidecar.shared.errors import SinkError
@@ -43,3 +51,73 @@ def test_a_commit_that_was_overtaken_is_known_by_the_class_of_any_cause(
     monkeypatch.setattr(spark_sql, "OVERTAKEN", frozenset({name}))
     with pytest.raises(Outpaced):
         sql(statement)
+
+
+@pytest.mark.parametrize("error", [Py4JError("no answer"), Py4JNetworkError("no answer"), ConnectionRefusedError("refused")])
+def test_whatever_py4j_raises_of_a_spark_that_is_gone_is_an_error_of_the_sink(error: Exception) -> None:
+    """Without a JVM that is a child of this process, as under spark-submit: the end asks it too."""
+
+    def raises(*_: Any) -> Any:
+        raise error
+
+    gone: Any = SimpleNamespace(sql=raises, stop=raises, sparkContext=SimpleNamespace(_gateway=None, _jsc=None))
+    begun = list[bool]()
+
+    def begin() -> Any:
+        begun.append(True)
+        return gone
+
+    sql = SparkSql(begin)
+    for count in (1, 2):
+        with pytest.raises(SinkError, match="Spark has ended during SELECT 1"):
+            sql("SELECT 1")
+        assert len(begun) == count
+
+
+def test_a_spark_that_does_not_end_is_an_error_of_the_sink() -> None:
+    def refused() -> None:
+        raise ConnectionRefusedError("refused")
+
+    spark: Any = SimpleNamespace(sql=lambda _: SimpleNamespace(collect=list), stop=refused, sparkContext=SimpleNamespace(_gateway=None))
+    sql = SparkSql(lambda: spark)
+    assert sql("SELECT 1") == []
+    with pytest.raises(SinkError, match="Spark does not end"):
+        sql.close()
+    sql.close()
+
+
+DEATHS = """
+import json
+from sidecar.shared.errors import SinkError
+from spark_merge.worker.session import session
+from spark_merge.worker.spark_sql import SparkSql
+
+jvms, said = [], []
+
+def begin():
+    spark = session(master="local[1]", memory="512m")
+    jvms.append(spark.sparkContext._gateway.proc)
+    return spark
+
+def kill():
+    jvms[-1].kill()
+    jvms[-1].wait()
+
+sql = SparkSql(begin)
+for number in range(3):
+    try:
+        said.append(sql(f"SELECT {number} AS one")[0]["one"])
+    except SinkError as error:
+        said.append(error.message.partition(":")[0])
+    if number != 1:
+        kill()
+sql.close()
+print(json.dumps([said, len(jvms)]))
+"""
+
+
+def test_after_a_spark_that_was_killed_the_next_statement_begins_another_one() -> None:
+    """And one that was killed after the last statement ends as any other."""
+    done = subprocess.run([sys.executable, "-c", DEATHS], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[0, "Spark has ended during SELECT 1 AS one", 2], 2]

@@ -3,8 +3,9 @@ in sinks/lake/maintenance.py.
 
 - OPTIMIZE is one commit of files that go and files that come, of the same rows. delta-rs puts it on top of commits that have come
   meanwhile if they only added files, and raises where one of them removed a file that it has rewritten, or changed the columns.
-- VACUUM removes what no version younger than `keep_hours` has; from ORPHAN_HOURS on also what no commit names. Before that it goes by the
-  log alone, which names neither the files of a batch that is being written nor those of a worker that is frozen.
+- VACUUM removes what no version younger than `keep_hours` has. Before ORPHAN_HOURS it goes by the log alone, which names neither the files
+  of a batch that is being written nor those of a worker that is frozen. The log forgets a removed file with a checkpoint a week later, and
+  never names a dead worker's: so a second VACUUM goes by the folder, after ORPHAN_HOURS. It too keeps what the log says was removed later.
 - One file is written at a time, by one core: the worker has the others.
 """
 
@@ -74,16 +75,22 @@ class MaintainedDelta:
     def expire(self, name: TableName, upkeep: Upkeep, sql: Sql) -> int:  # noqa: ARG002 - no Spark
         if (table := self._loaded(name)) is None:
             return 0
-        hours, whole = upkeep.keep_hours, upkeep.keep_hours >= ORPHAN_HOURS
+        passes = [(max(upkeep.keep_hours, ORPHAN_HOURS), True)]
+        if upkeep.keep_hours < ORPHAN_HOURS:
+            passes.insert(0, (upkeep.keep_hours, False))
 
-        def vacuumed(*, dry_run: bool) -> list[str]:
+        def vacuumed(hours: int, whole: bool, *, dry_run: bool) -> list[str]:
             return table.vacuum(hours, dry_run, enforce_retention_duration=False, post_commithook_properties=HOOKS, full=whole)
 
+        files = set[str]()
         with delta_errors(self._uri(name)):
             try:
-                return len(vacuumed(dry_run=False)) if vacuumed(dry_run=True) else 0
+                for one in passes:
+                    if vacuumed(*one, dry_run=True):
+                        files.update(vacuumed(*one, dry_run=False))
             except CommitFailedError as error:
                 raise Outpaced(str(error)) from error
+        return len(files)
 
     def close(self) -> None:
         """Nothing is held."""

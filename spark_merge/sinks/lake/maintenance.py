@@ -37,8 +37,9 @@ from sidecar.shared.model.nouns import TableName
 from spark_merge.port.maintained import FileTotals, Maintained, Sql, Upkeep
 from spark_merge.sinks.lake.steps import Outpaced
 
-COMMITS_MAX = 3
-"""Of a run, of a table: Delta's OPTIMIZE, and VACUUM's beginning and end; Iceberg's new files, deletes that go, and snapshots that go."""
+COMMITS_MAX = 5
+"""Of a run, of a table: Delta's OPTIMIZE, and the beginning and end of VACUUM, twice; Iceberg's new files, deletes that go, and snapshots
+that go."""
 
 TRIES = 3
 """Of a compaction that the sink's commits overtake. Each rewrites the files again."""
@@ -83,10 +84,13 @@ class TableUpkeep:
 
 
 def looked_at(lake: Maintained, tables: Iterable[TableName]) -> Iterator[TableUpkeep]:
-    """What there is, and nothing is changed."""
+    """What there is, and nothing is changed. A table that fails stops no other."""
     for name in tables:
-        totals = lake.totals(name)
-        yield TableUpkeep(name, UpkeepState.NONE) if totals is None else TableUpkeep(name, UpkeepState.LOOK, totals, totals)
+        try:
+            totals = lake.totals(name)
+            yield TableUpkeep(name, UpkeepState.NONE) if totals is None else TableUpkeep(name, UpkeepState.LOOK, totals, totals)
+        except SinkError as error:
+            yield TableUpkeep(name, UpkeepState.FAILED, error=str(error))
 
 
 def maintained(

@@ -30,8 +30,11 @@ class LakeInMemory:
         self.left = dict.fromkeys(self.files, overtaken)
         self.expiry_overtaken, self.fails, self.waits_for_dump = expiry_overtaken, fails, waits
         self.calls: list[str] = []
+        self.unreadable: set[TableName] = set()
 
     def totals(self, name: TableName) -> FileTotals | None:
+        if name in self.unreadable:
+            raise SinkError("it is none of ours", hint="move it")
         return self.files.get(name)
 
     def compact(self, name: TableName, upkeep: Upkeep, sql: Any) -> None:
@@ -100,6 +103,18 @@ def test_a_look_changes_nothing() -> None:
         (C, UpkeepState.NONE, 0),
     ]
     assert lake.calls == []
+
+
+def test_a_table_that_a_look_or_a_run_cannot_read_stops_no_other() -> None:
+    lake = LakeInMemory()
+    lake.unreadable = {A}
+    for results, state in (
+        (looked_at(lake, [A, B]), UpkeepState.LOOK),
+        (maintained(lake, [A, B], UPKEEP, nobody, complete=()), UpkeepState.DONE),
+    ):
+        first, second = results
+        assert (first.state, "none of ours" in first.error) == (UpkeepState.FAILED, True)
+        assert second.state is state
 
 
 def test_as_many_files_are_extra_as_a_compaction_of_all_would_save() -> None:
