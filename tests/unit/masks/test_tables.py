@@ -68,10 +68,9 @@ def test_a_constant_keeps_the_column_and_makes_no_unique_index() -> None:
     assert names(schema)[2] == ["PRIMARY", "by_points"]
 
 
-@pytest.mark.parametrize("rule", ["constant", "hash"])
-def test_a_masked_column_has_no_default(rule: str) -> None:
+@pytest.mark.parametrize("schema", [shown(constant="*.*.email=>'x'").schema, shown(hash="*.*.email").schema])
+def test_a_masked_column_has_no_default(schema: TableSchema) -> None:
     """Debezium's and Avro's schemas would say it."""
-    schema = shown(**{rule: "*.*.email=>'x'" if rule == "constant" else "*.*.email"}).schema
     assert schema.definition is not None
     assert "nobody" not in repr(schema.definition)
     assert "nobody" in repr(DEFINITION)
