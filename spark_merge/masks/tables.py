@@ -2,7 +2,7 @@
 
     leave-out   the column is gone, from indexes and virtual columns too
     hash        a text of 64 characters, which every sink can have as a column
-    constant    the column as it is; an index in which it was is no unique one any more, and is gone
+    constant    the column as it is, without its default; an index in which it was is no unique one any more, and is gone
 
 - A generated column is computed of others: where one of them is masked, it has a rule of its own, or its values would say what is masked.
 - A column by which a table is partitioned has no mask: outputs tell a row's partition by it.
@@ -81,8 +81,11 @@ def _definition(definition: TableDefinition, masks: Mapping[str, ColumnMask]) ->
 
 
 def _made(column: ColumnDefinition, mask: ColumnMask | None) -> ColumnDefinition:
-    if mask is None or mask.kind is not MaskKind.HASH:
+    """Without a default: it may say what is masked, and no row has it."""
+    if mask is None:
         return column
+    if mask.kind is not MaskKind.HASH:
+        return replace(column, default=None)
     return ColumnDefinition(column.name, HASH_TYPE, column.nullable, _CHARSET, _COLLATION)
 
 

@@ -1,6 +1,7 @@
 """avro as our Kafka sink writes it, read back: JSON that is made of a message and of the schema that the registry has for it.
 
-    row        {"commitTs","database","table","key":{field: value},"value":{field: value} or null}
+    row        {"commitTs","database","table","types","key":{field: value},"value":{field: value} or null}
+    types      of the value's fields, or of the key's where that is null: {field: TiDB's type}, as one text, which many rows have
 
 A delete has the value null, or `_tidb_op` "d" in it. The names of fields are Avro's (`avro_name`), bytes are base64 and decimals texts
 (spark_merge/sinks/kafka/registry_messages.py makes it). DDLs, which have a topic of their own, are as of debezium.py.
@@ -86,9 +87,9 @@ class AvroReadBack:
         return []
 
 
-def row_json(commit_ts: int, database: str, table: str, key: Any, value: Any) -> bytes:
+def row_json(commit_ts: int, database: str, table: str, types: str, key: Any, value: Any) -> bytes:
     """What `envelopes` reads. `key`, `value`: records as a reader of Avro gives them."""
-    return json.encode({"commitTs": commit_ts, "database": database, "table": table, "key": key, "value": value})
+    return json.encode({"commitTs": commit_ts, "database": database, "table": table, "types": types, "key": key, "value": value})
 
 
 def codec(compression: Compression) -> AvroReadBack:  # noqa: ARG001  (of other protocols)

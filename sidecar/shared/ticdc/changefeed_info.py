@@ -216,8 +216,8 @@ def _texts(value: list[str] | None) -> tuple[str, ...]:
 
 # ---- secrets ----------------------------------------------------------------------------------------------------------
 
-_SECRET = re.compile("password|passwd|pwd|access|token|secret|key|signature|credential|private|client", re.IGNORECASE)
-"""In a parameter's name; TiCDC's own list (pkg/util/uri.go)."""
+_SECRET = re.compile("password|passwd|pwd|access|token|secret|key|signature|credential|private|client|user-info|basic-auth", re.IGNORECASE)
+"""In a parameter's name; TiCDC's own list (pkg/util/uri.go), and `basic-auth-user-info` of a schema registry."""
 
 
 def masked(uri: str) -> str:

@@ -19,10 +19,17 @@ import pyarrow as pa
 
 from sidecar.shared.model.nouns import ColumnDefinition, TableSchema
 from sidecar.shared.rowcodec.type_cast import defined_default
-from spark_merge.codecs.encode.debezium_fields import ConnectType, DebeziumField, DebeziumOptions, fields_of_table, table_name
+from spark_merge.codecs.encode.debezium_fields import (
+    ConnectType,
+    DebeziumField,
+    DebeziumOptions,
+    InvalidDates,
+    fields_of_table,
+    table_name,
+)
 from spark_merge.codecs.encode.debezium_json import values_in_json
 from spark_merge.codecs.encode.debezium_rows import key_fields
-from spark_merge.codecs.encode.debezium_values import field_values
+from spark_merge.codecs.encode.debezium_values import UNFIT, InvalidDate, field_values
 from spark_merge.codecs.encode.messages import definition_of
 
 Schema: TypeAlias = "dict[str, Any]"
@@ -142,12 +149,12 @@ HEARTBEAT_VALUE = struct(f"{_COMMON}Heartbeat", [("ts_ms", simple("int64")), ("c
 
 def key_schema(schema: TableSchema, options: DebeziumOptions) -> Schema:
     fields = key_fields(schema, fields_of_table(schema, options))
-    return struct(f"{table_name(options.prefix, schema.name)}.Key", _of_fields(schema, fields), version=None)
+    return struct(f"{table_name(options.prefix, schema.name)}.Key", _of_fields(schema, fields, options), version=None)
 
 
 def envelope_schema(schema: TableSchema, options: DebeziumOptions) -> Schema:
     name = table_name(options.prefix, schema.name)
-    image = struct(f"{name}.Value", _of_fields(schema, fields_of_table(schema, options)), version=None, optional=True)
+    image = struct(f"{name}.Value", _of_fields(schema, fields_of_table(schema, options), options), version=None, optional=True)
     times = [(unit, simple("int64", optional=True)) for unit in ("ts_ms", "ts_us", "ts_ns")]
     parts = [("before", image), ("after", image), ("source", SOURCE), ("transaction", _TRANSACTION), ("op", simple("string")), *times]
     return struct(f"{name}.Envelope", parts, version=_ENVELOPE_VERSION)
@@ -157,21 +164,24 @@ def text_of(schema: Schema) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
-def _of_fields(schema: TableSchema, fields: Sequence[DebeziumField]) -> Iterable[tuple[str, Schema]]:
+def _of_fields(schema: TableSchema, fields: Sequence[DebeziumField], options: DebeziumOptions) -> Iterable[tuple[str, Schema]]:
     made = {one.name: one for one in definition_of(schema).columns}
     return (
-        (field.column.name, of_type(field.type, optional=field.optional) | _default(field, made[field.column.name])) for field in fields
+        (field.column.name, of_type(field.type, optional=field.optional) | _default(field, made[field.column.name], options.invalid_dates))
+        for field in fields
     )
 
 
-def _default(field: DebeziumField, made: ColumnDefinition) -> Schema:
+def _default(field: DebeziumField, made: ColumnDefinition, invalid_dates: InvalidDates) -> Schema:
     """Of a required field: a reader gives it to rows that are there when the column comes. In an optional one it would take it for NULL.
-    Debezium has 1970 for a moment that is computed: those rows have another one, and MySQL's TIMESTAMP cannot be it. Here it is omitted."""
+    Debezium has 1970 for a moment that is computed: those rows have another one, and MySQL's TIMESTAMP cannot be it. Here it is omitted, as
+    is a default that a row could not have with these options."""
     if field.optional or field.is_key or made.default is None:
         return {}
     try:
         text = defined_default(field.column, made)
-    except (ValueError, ArithmeticError, IndexError):
+        values = field_values(field, pa.array([text], pa.string()), invalid_dates)
+        (in_json,) = values_in_json(field, values).to_pylist()
+        return {"default": json.loads(in_json)}
+    except (*UNFIT, InvalidDate, ArithmeticError, IndexError):
         return {}
-    (in_json,) = values_in_json(field, field_values(field, pa.array([text], pa.string()), "null-or-epoch")).to_pylist()
-    return {"default": json.loads(in_json)}

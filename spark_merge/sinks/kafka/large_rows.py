@@ -102,6 +102,6 @@ def _too_large(output: Output, schema: TableSchema, key: str, size: int) -> Sink
         f"{output}: the row of {schema.name} with key {key} makes a message of {size} bytes, "
         f"max-message-bytes is {output.max_message_bytes}",
         hint=_RAISE
-        if output.claims or WRITTEN[output.protocol].as_debezium
+        if output.claims or WRITTEN[output.protocol].rows_alone
         else f"{_RAISE}; or set large-message-handle-option=claim-check, which puts such rows into files",
     )

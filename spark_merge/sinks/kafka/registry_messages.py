@@ -41,7 +41,10 @@ def avro_in_json(
             hint="deliver to a new topic and dump again: rows without a commit-ts cannot be compared",
         )
     era = era_at(ts)
-    return None if era is None else message._replace(value=row_json(ts, *era.name, _texts(key), _texts(value)))
+    if era is None:
+        return None
+    types = next(_types(registry, part) for part in (message.value, message.key) if part is not None)
+    return message._replace(value=row_json(ts, *era.name, types, _texts(key), _texts(value)))
 
 
 def debezium_in_json(registry: SchemaRegistry, message: Message, era_at: Callable[[CommitTs], Era | None]) -> Message | None:
@@ -78,6 +81,24 @@ def _parsed(registry: SchemaRegistry, schema_id: int, logical: bool) -> Any:
 
     schema = json.decode(registry.schema(schema_id))
     return fastavro.parse_schema(schema if logical else _without_logical(schema))
+
+
+def _types(registry: SchemaRegistry, data: bytes) -> str:
+    """`types` of a row that `_record` has read."""
+    return _tidb_types(registry, wire_parts(data)[0])
+
+
+@lru_cache(SCHEMAS_MAX)
+def _tidb_types(registry: SchemaRegistry, schema_id: int) -> str:
+    types = {one["name"]: _tidb_type(one["type"]) for one in json.decode(registry.schema(schema_id))["fields"]}
+    return json.encode(types).decode()
+
+
+def _tidb_type(schema: Any) -> str:
+    """Empty where it has none."""
+    one = next((branch for branch in schema if branch != "null"), "") if isinstance(schema, list) else schema
+    parameters = one.get("connect.parameters", {}) if isinstance(one, dict) else {}
+    return str(parameters.get("tidb_type", ""))
 
 
 def _without_logical(schema: Any) -> Any:

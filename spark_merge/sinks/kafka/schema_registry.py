@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 import stamina
 import urllib3
@@ -49,6 +49,9 @@ PASSWORD_VARIABLE = "TICDC_DUMP_SCHEMA_REGISTRY_PASSWORD"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _PASSES = frozenset({408, 429})
 _REASON_CHARS_MAX = 600
+_SCHEMA_CHARS_MAX = 2_000
+"""Of a schema in an error."""
+
 _COMPATIBILITY = (
     "let its readers follow, then set the subject's compatibility so that it takes the schema (PUT /config/{subject}, at the least NONE);"
     " or delete the subject in the registry, or send the table to another topic. The sink continues automatically"
@@ -89,7 +92,7 @@ class SchemaRegistry:
     @classmethod
     def of(cls, options: RegistryOptions) -> SchemaRegistry:
         """Keeps the password. Raises ConfigError, SinkError; no text has the URL's account."""
-        addresses = [urlsplit(one.strip().rstrip("/")) for one in options.url.split(",") if one.strip()]
+        addresses = _addresses(options.url)
         if not addresses or any(one.scheme not in ("http", "https") or not one.hostname for one in addresses):
             raise ConfigError(
                 "schema-registry of a kafka: sink is no URL of a schema registry",
@@ -102,11 +105,16 @@ class SchemaRegistry:
         urls = tuple(urlunsplit((one.scheme, one.netloc.rpartition("@")[2], one.path, "", "")) for one in addresses)
         registry = cls(urls, user, options.password_file, options.ca, options.cert, options.key, options.registers)
         if user:
-            keep_password(registry, quote(password) or None, kind=SECRET_KIND, file=registry.password_file, variable=PASSWORD_VARIABLE)
+            account_text, given = registry.account(), quote(password) or None
+            keep_password(account_text, given, kind=SECRET_KIND, file=registry.password_file, variable=PASSWORD_VARIABLE)
         return registry
 
     def __str__(self) -> str:
         return ",".join(self.urls)
+
+    def account(self) -> str:
+        """Whose password it is."""
+        return f"{self.user}@{self}"
 
     def id_of(self, subject: str, schema: str) -> int:
         return _id_of(os.getpid(), self, subject, schema)
@@ -119,9 +127,17 @@ class SchemaRegistry:
         """Of each request. Raises SinkError for a password that this process does not have."""
         if not self.user:
             return {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE}
-        password = password_of(self, kind=SECRET_KIND, file=self.password_file, variable=PASSWORD_VARIABLE)
+        password = password_of(self.account(), kind=SECRET_KIND, file=self.password_file, variable=PASSWORD_VARIABLE)
         account = b64encode(f"{self.user}:{password}".encode()).decode()
         return {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE, "Authorization": f"Basic {account}"}
+
+
+def _addresses(url: str) -> list[SplitResult]:
+    """None where one cannot be split. An error of that has the URL's account in its text."""
+    try:
+        return [urlsplit(one.strip().rstrip("/")) for one in url.split(",") if one.strip()]
+    except ValueError:
+        return []
 
 
 class _SchemaId(Struct):
@@ -159,7 +175,7 @@ def _id_of(_: int, registry: SchemaRegistry, subject: str, schema: str) -> int:
         raise SinkError(
             f"schema registry {registry}: subject {subject} does not have the table's schema, and auto-register-schemas is false:"
             f" {_reason(answer)}",
-            hint=f"register it: {schema}",
+            hint=_register(subject, schema),
         )
     return _decoded(registry, status, answer, _SchemaId, f"subject {subject}").id
 
@@ -242,6 +258,15 @@ def _reason(answer: bytes) -> str:
         return _one_line(answer.decode(errors="replace"))
     code = f" ({refusal.error_code})" if refusal.error_code else ""
     return _one_line(refusal.message or answer.decode(errors="replace")) + code
+
+
+def _register(subject: str, schema: str) -> str:
+    if len(schema) <= _SCHEMA_CHARS_MAX:
+        return f"register it: {schema}"
+    return (
+        f"set auto-register-schemas=true once, with an account that may write to {subject}: the sink registers it. It has {len(schema)}"
+        f" characters, and begins with: {schema[:_SCHEMA_CHARS_MAX]}…"
+    )
 
 
 def _one_line(given: str) -> str:

@@ -41,7 +41,7 @@ def _read(value: bytes) -> list[object]:
     [(None, Rank.DELETE), ({"id": 1, "_tidb_op": "d"}, Rank.DELETE), ({"id": 1}, Rank.PUT), ({"_tidb_op": "u"}, Rank.PUT)],
 )
 def test_a_row_is_a_change(value: object, rank: Rank) -> None:
-    data = row_json(TS, "shop", "t", {"id": 1}, value)
+    data = row_json(TS, "shop", "t", "{}", {"id": 1}, value)
     assert _read(data) == [Change(TS, rank, "shop", "t", b"k", data, Lane("t/0"), 3)]
 
 

@@ -18,6 +18,7 @@ from tests.unit.encode.debezium_tables import EVERY, KINDS, Kinds, one_column
 from tests.unit.encode.open_tables import changes
 
 OPTIONS = DebeziumOptions(prefix="p")
+REPLACING = replace(OPTIONS, invalid_dates="null-or-epoch")
 NONE = object()
 NO_LITERAL = ("binary", "bit", "json", "vector")
 """Kinds whose default the definition does not give as their text (type_cast.py)."""
@@ -83,12 +84,12 @@ def test_an_envelope_byte_for_byte() -> None:
     )
 
 
-def defaulted(sql: str, default: str, *, nullable: bool = False, in_key: bool = False) -> Any:
+def defaulted(sql: str, default: str, *, nullable: bool = False, in_key: bool = False, options: DebeziumOptions = REPLACING) -> Any:
     """The default of the column `c` in a row's schema, `NONE` without one."""
     schema = one_column(sql, nullable=nullable, in_key=in_key)
     assert schema.definition is not None
     columns = tuple(replace(one, default=default) if one.name == "c" else one for one in schema.definition.columns)
-    whole = envelope_schema(replace(schema, definition=TableDefinition(columns)), replace(OPTIONS, invalid_dates="null-or-epoch"))
+    whole = envelope_schema(replace(schema, definition=TableDefinition(columns)), options)
     (field,) = [one for one in whole["fields"][1]["fields"] if one["field"] == "c"]
     check(field.get("default"), {**field, "optional": True})
     return field.get("default", NONE)
@@ -113,6 +114,21 @@ def test_a_required_field_has_as_default_what_a_row_with_that_value_has(kind: Ki
 )
 def test_a_default_that_is_no_plain_literal_is_left_out(sql: str, default: str) -> None:
     assert defaulted(sql, default) is NONE
+
+
+@pytest.mark.parametrize(
+    ("sql", "default", "options"),
+    [
+        ("date", "'0000-00-00'", OPTIONS),
+        ("datetime", "'2020-02-30 00:00:00'", OPTIONS),
+        ("timestamp(6)", "'0000-00-00 00:00:00.000000'", OPTIONS),
+        ("bigint(20) unsigned", "'18446744073709551615'", replace(OPTIONS, unsigned="long")),
+        ("double", "'1e400'", OPTIONS),
+    ],
+)
+def test_a_default_that_no_row_can_have_is_left_out(sql: str, default: str, options: DebeziumOptions) -> None:
+    """Such a value of a row stops the sink; the table's other rows do not."""
+    assert defaulted(sql, default, options=options) is NONE
 
 
 def test_a_source_is_that_of_the_mysql_connector_and_commit_ts() -> None:

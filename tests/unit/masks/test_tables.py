@@ -68,6 +68,14 @@ def test_a_constant_keeps_the_column_and_makes_no_unique_index() -> None:
     assert names(schema)[2] == ["PRIMARY", "by_points"]
 
 
+@pytest.mark.parametrize("schema", [shown(constant="*.*.email=>'x'").schema, shown(hash="*.*.email").schema])
+def test_a_masked_column_has_no_default(schema: TableSchema) -> None:
+    """Debezium's and Avro's schemas would say it."""
+    assert schema.definition is not None
+    assert "nobody" not in repr(schema.definition)
+    assert "nobody" in repr(DEFINITION)
+
+
 def test_what_rows_from_before_a_column_have_in_it_is_masked() -> None:
     schema = shown(hash="*.*.email", constant="*.*.points=>7").schema
     assert pickle.loads(pickle.dumps(schema)) == schema

@@ -215,6 +215,8 @@ def test_what_is_no_definition_is_refused_without_revealing_secrets(text: bytes 
             "s3://b/p?access-key=xxxxx&secret-access-key=xxxxx&session-token=xxxxx",
         ),
         ("kafka://h/t?schema-registry=http%3A%2F%2Fu%3Ap%40r", "kafka://h/t?schema-registry=http://u:xxxxx@r"),
+        ("kafka://h/t?basic-auth-user-info=u%3Ap&x=1", "kafka://h/t?basic-auth-user-info=xxxxx&x=1"),
+        ("kafka://h/t?basic%2Dauth-user%2Dinfo=u:p", "kafka://h/t?basic%2Dauth-user%2Dinfo=xxxxx"),
         ("kafka://h/t?a=http%3A%2F%2Fr", "kafka://h/t?a=http%3A%2F%2Fr"),
         ("u:p@h", "<invalid uri>"),
     ],

@@ -8,6 +8,7 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from sidecar.shared.codecs.claim_file import file_bytes, file_name
 from sidecar.shared.codecs.contract import Claim, CodecWithParts
+from sidecar.shared.codecs.registry import WRITTEN
 from sidecar.shared.errors import FeedError, SinkError, StorageFull
 from sidecar.shared.log.storage import Folder, Full, local
 from sidecar.shared.model.nouns import Change, Lane, Message, TableName
@@ -209,6 +211,17 @@ def test_without_the_option_a_large_row_stops_with_the_way_out() -> None:
     with pytest.raises(SinkError, match=r"the row of shop\.t with key \[1\] makes a message of \d+ bytes") as raised:
         sent(to, rows)
     assert "large-message-handle-option=claim-check" in raised.value.hint
+
+
+@pytest.mark.parametrize("protocol", [name for name, one in WRITTEN.items() if one.rows_alone])
+def test_a_protocol_without_files_does_not_name_the_option_for_them(protocol: str) -> None:
+    """spark_merge/sinks/kafka/uri.py refuses it there."""
+    text = "kafka://b:9092/t"
+    to = replace(output_of(SinkUri(text, urlsplit(text), {"max-message-bytes": "400"}, "log-1")), protocol=protocol)
+    with pytest.raises(SinkError, match=r"makes a message of \d+ bytes") as raised:
+        sendable(to, DOC, written("open-protocol", "x" * 900), [b"log 7 0 insert"])
+    assert raised.value.hint.startswith("raise max-message-bytes")
+    assert "claim-check" not in raised.value.hint
 
 
 def test_a_row_is_written_at_a_time_and_all_are_durable_before_one_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

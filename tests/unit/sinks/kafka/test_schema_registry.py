@@ -101,6 +101,17 @@ def test_without_registration_a_schema_is_looked_up(server: Scripted) -> None:
     assert SCHEMA in error.value.hint
 
 
+def test_a_large_schema_is_not_all_in_an_error(server: Scripted) -> None:
+    server.answers.append(Answer(404))
+    large = SCHEMA + " " * 100_000
+    with pytest.raises(SinkError) as error:
+        registry(server, auto_register_schemas="false").id_of("v-value", large)
+    assert SCHEMA in error.value.hint
+    assert f"{len(large)} characters" in error.value.hint
+    assert "auto-register-schemas=true once" in error.value.hint
+    assert len(error.value.hint) < 2_500
+
+
 @pytest.mark.parametrize("place", ["url", "info", "file", "environment"])
 def test_the_password_is_sent_and_shown_nowhere(server: Scripted, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "password").write_text("pw:中@\n", encoding="utf-8")
@@ -122,11 +133,22 @@ def test_the_password_is_sent_and_shown_nowhere(server: Scripted, place: str, tm
     assert server.seen[0][1]["authorization"] == "Basic " + b64encode("me:pw:中@".encode()).decode()
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8081", "ftp://h", "http://", "http://me:secret@"])
+def test_each_account_of_a_registry_has_its_own_password(server: Scripted) -> None:
+    """An account that comes without one keeps what it had."""
+    accounts = [registry(server, basic_auth_user_info=one) for one in ("alice:pw-a", "bob:pw-b", "alice", "carol")]
+    sent = [one.headers()["Authorization"] for one in accounts]
+    known = ["alice:pw-a", "bob:pw-b", "alice:pw-a", "carol:"]
+    assert sent == ["Basic " + b64encode(one.encode()).decode() for one in known]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8081", "ftp://h", "http://", "http://me:secret@", "http://me:secret[x@h:1", "http://me:secret／x@h:1"]
+)
 def test_what_is_no_address_is_refused_without_its_text(url: str) -> None:
     with pytest.raises(ConfigError, match="is no URL of a schema registry") as error:
         SchemaRegistry.of(RegistryOptions(url=url))
     assert "secret" not in str(error.value)
+    assert (error.value.__cause__, error.value.__context__) == (None, None), "a traceback would have the text"
 
 
 def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
