@@ -4,8 +4,8 @@
     the sink's row, read by its key ──────────────────────────────────────────────────────────┘  or not
 
 - Only for a sink that finds a row by its key without a read of all others (port/readable.py). Nothing is written there.
-- A verdict needs every version of the key up to the position that was read. A sink goes on while the log is read, so the log is read on to
-  its end after the sink's row.
+- A verdict needs every version of the key up to the position that was read. A sink continues while the log is read, so the log is read on
+  to its end after the sink's row.
 - Versions of segments that the sink did not receive, as it began behind them, or is not known to have received, never make it DIFFERENT.
 - A sink whose rows are not of one position may have a later version than that of its position: it is compared with those, too.
 - Where the log has no version of the key up to the position, or the table's columns changed behind it, nothing is said: a verification
@@ -132,7 +132,7 @@ class LookedUpKey:
         return _RowRead(table, reading, (reading.accepted or position).seq, row, self._began(name, uri))
 
     def _began(self, name: str, uri: str) -> Seq | None:
-        """The first segment that the sink received; None: not known. To be asked after its row was read: it may be another one by then,
+        """The first segment that the sink received; None: not known. Read after its row: it may be another one by then,
         which began later."""
         tables = read_sink_tables(self.log, [name]).get(name)
         return None if tables is None or tables.output != output_of(uri) else tables.began_seq
