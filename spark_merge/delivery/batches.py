@@ -86,6 +86,8 @@ class TaskWork:
     task: Task
     writer: Writer
     source: SegmentSource
+    backlog: bool = False
+    """More was in the log when the batch was cut."""
 
     def carry_out(self, cache: DecodedRows | None = None) -> Outcome:
         return run(self.task, self.writer, self.source, cache)
@@ -217,7 +219,7 @@ class Delivery:
             self._check_places(heads)
             batch = self.sink.plan(heads, cores=cores)
         needed_heads = self._needed(batch)
-        work = (self._work(stage, batch.writer, needed_heads) for stage in batch.stages if stage)
+        work = ([replace(one, backlog=more) for one in self._work(stage, batch.writer, needed_heads)] for stage in batch.stages if stage)
         with noting(lambda: f"writing {segments}"):
             outcomes = [outcome for stage in work for outcome in self._tasks.run(stage)]
         began_s = monotonic()

@@ -10,8 +10,9 @@ it has one core for the task. So a batch runs here if this process is expected t
 - A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
   bytes, wherever it runs: what a task holds is bounded (port/pieces.py).
 - While Spark is not there, everything that may run here does, and batches are cut so that it may. Spark on this machine is wanted when
-  batches of half that size have taken START_WORTH_S here, a dump's too: what is over sooner would only share its cores with the start
-  (worker/spark_tasks.py). A cluster's starts at once.
+  batches that it could get have taken START_WORTH_S here, a dump's too: what is over sooner would only share its cores with the start
+  (worker/spark_tasks.py). It could get a batch of half the rows that one is cut to, or more, in a backlog: more was in the log, and would
+  be in that batch too. What runs here although Spark is ready does not want it. A cluster's starts at once.
 - `rows_max` 0: everything runs on Spark.
 
 A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
@@ -28,11 +29,12 @@ from statistics import median
 from time import monotonic
 from typing import Protocol
 
+from sidecar.shared.log.manifest import Manifest
 from sidecar.shared.model.nouns import Seq
 from spark_merge.delivery.batches import Tasks, TaskWork
 from spark_merge.log.cache import DecodedRows
 from spark_merge.merge.cut import LIVE_ROW_COST, BatchLimits
-from spark_merge.port.contract import Head, Outcome, Unit
+from spark_merge.port.contract import DueChunk, Head, Outcome, Unit
 
 WORKER_ROWS = 20_000
 """Up to here one core that decodes at once is done before a Spark job with two is (measured: 20,000 live rows 0.48 s here, 0.46 s there;
@@ -46,7 +48,7 @@ START_WORTH_S = 3.0
 here, and 5.2 s beside a start of Spark, which came too late for them."""
 
 LARGE_APART_S = 60.0
-"""Large batches that are so far apart are no backlog, and nothing is added up."""
+"""Large batches that are so far apart are no one backlog, and nothing is added up."""
 
 MEASURED_COST_MIN = 3_000
 """A batch that costs less says little of what a row takes."""
@@ -102,13 +104,13 @@ class Places:
         heads = {seq: head for one in work for seq, head in one.source.heads.items()}
         units = [unit for one in work for unit in one.task.units]
         if self._ends_here_first(heads, units):
-            began_s = monotonic()
+            began_s, ready = monotonic(), self._spark.ready
             with self._watched():
                 outcomes, place = [one.carry_out(self._cache) for one in work], WORKER
             ended_s, (cost, _) = monotonic(), _cost(heads, units)
             if cost >= MEASURED_COST_MIN:
                 self._row_s.append((ended_s - began_s) / cost)
-            if 2 * cost >= self._rows_max:
+            if not ready and 2 * _rows(heads, units) >= self._rows_max and any(one.backlog for one in work):
                 self._note_large(began_s, ended_s)
         else:
             outcomes, place = self._spark.run(work), SPARK
@@ -133,9 +135,20 @@ class Places:
         return here_s <= self._spark.job_s + here_s / self._spark.cores(list(heads.values()))
 
 
+def _rows(heads: Mapping[Seq, Head], units: Sequence[Unit]) -> int:
+    """As a batch's bound counts them (merge/cut.py)."""
+    live, chunks = _files(heads, units)
+    return sum(manifest.rows for manifest in live) + sum(chunk.rows for chunk in chunks)
+
+
 def _cost(heads: Mapping[Seq, Head], units: Sequence[Unit]) -> tuple[int, int]:
     """What these units cost, as rows of chunks, and the bytes of their files."""
-    live = [heads[seq].manifest for seq in {unit.seq for unit in units if unit.live}]
-    chunks = [chunk for unit in units for chunk in unit.chunks]
+    live, chunks = _files(heads, units)
     cost = LIVE_ROW_COST * sum(manifest.rows for manifest in live) + sum(chunk.rows for chunk in chunks)
     return cost, sum(manifest.bytes for manifest in live) + sum(chunk.bytes for chunk in chunks)
+
+
+def _files(heads: Mapping[Seq, Head], units: Sequence[Unit]) -> tuple[list[Manifest], list[DueChunk]]:
+    """What these units are read from: segments, each once, and chunks."""
+    live = [heads[seq].manifest for seq in {unit.seq for unit in units if unit.live}]
+    return live, [chunk for unit in units for chunk in unit.chunks]

@@ -6,11 +6,13 @@ The schema is held by jsonschema everywhere. What is rendered needs `helm`, and 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 import sidecar
 from sidecar.shared.config import Config, read_config
+from tests.lanes import examples
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "ticdc-dump"
@@ -45,10 +48,10 @@ def errors(values: Mapping[str, Any]) -> list[str]:
     return [error.message for error in Draft7Validator(SCHEMA).iter_errors(values)]
 
 
-def render(values: Mapping[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
+def render(values: Mapping[str, Any], folder: Path, release: str = "orders") -> subprocess.CompletedProcess[str]:
     path = folder / "values.yaml"
     path.write_text(yaml.safe_dump(dict(values)))
-    command = [str(HELM), "template", "orders", str(CHART), "--namespace", "ticdc-dump", "--kube-version", "1.30.0", "--values", str(path)]
+    command = [str(HELM), "template", release, str(CHART), "--namespace", "ticdc-dump", "--kube-version", "1.30.0", "--values", str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -187,6 +190,57 @@ def test_a_release_with_everything_else(tmp_path: Path) -> None:
     policy = rendered["NetworkPolicy", "ticdc-dump-orders"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert [rule["ports"] for rule in policy["ingress"]] == [[{"port": name}] for name in ("control", "metrics", "push")]
+
+
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+"""As Kubernetes takes them."""
+
+
+def labels_in(part: object) -> list[str]:
+    """The values of all labels, and of what selects by them."""
+    if isinstance(part, list):
+        return [value for one in part for value in labels_in(one)]
+    if not isinstance(part, dict):
+        return []
+    own = [value for key in ("labels", "matchLabels") for value in part.get(key, {}).values()]
+    return own + [value for one in part.values() for value in labels_in(one)]
+
+
+@needs_helm
+@pytest.mark.parametrize("seed", range(examples(4)))
+def test_any_release_and_any_changefeed_give_names_and_labels_that_kubernetes_takes(seed: int, tmp_path: Path) -> None:
+    """A release's name has 53 characters at most, a changefeed's id 128."""
+    chance = Random(seed)
+
+    def words(letters: str, between: str, most: int) -> str:
+        text = "".join("".join(chance.choices(letters, k=chance.randrange(1, 30))) + chance.choice(between) for _ in range(9))
+        return text[: chance.choice([1, 44, 45, most, most])].rstrip(between)
+
+    release, changefeed = words("ab01", "-.", 53), words("aZ09", "-", 128)
+    values = changed("settings.changefeed.id", changefeed)
+    values["serviceMonitor"]["enabled"] = True
+    values["persistence"] |= {"enabled": True, "accessModes": ["ReadWriteMany"]}
+    done = render(values, tmp_path, release)
+    assert done.returncode == 0, done.stderr
+    rendered = manifests(done.stdout)
+    assert all(SERVICE_NAME.fullmatch(name) for _, name in rendered), rendered.keys()
+    assert len({name for kind, name in rendered if kind == "Service"}) == 2
+    assert all(LABEL_VALUE.fullmatch(value) for value in labels_in(list(rendered.values())))
+    (deployment,) = (one for (kind, _), one in rendered.items() if kind == "Deployment")
+    label = deployment["spec"]["template"]["metadata"]["labels"]["changefeed"]
+    assert label == changefeed[:63].rstrip("-")
+    (headless,) = (name for kind, name in rendered if kind == "Service" and not name.endswith("-metrics"))
+    assert f".{headless}.$POD_NAMESPACE.svc" in str(deployment["spec"]["template"]["spec"]["initContainers"])
+
+
+def test_no_label_has_an_id_as_it_is_and_no_name_has_a_release_as_it_is() -> None:
+    """Where there is no `helm`, too."""
+    texts = {path.name: path.read_text() for path in (CHART / "templates").iterdir()}
+    names = texts.pop("_names.tpl")
+    assert len(re.findall(r"Release\.Name", names)) == 2, "the name, and the label of the release, which is short enough"
+    assert not any(re.search(r"Release\.Name\b", text) for text in texts.values())
+    assert re.findall(r"^ *(\S+) .*changefeed\.id", "\n".join(texts.values()), re.MULTILINE) == ["-"], "a target's label, of any length"
 
 
 @needs_helm

@@ -40,6 +40,82 @@ def test_the_package_has_what_the_unit_names() -> None:
         assert f"EnvironmentFile=-{conffile}\n" in UNIT
 
 
+class Machine:
+    """On which the package's scripts run: its /run is a folder, and systemctl and what else changes a machine are stubs. `running`:
+    instances; those of `activating` are about to."""
+
+    def __init__(self, folder: Path, running: set[str], activating: set[str]) -> None:
+        self.run, self._bin, self._units = folder / "run", folder / "bin", folder / "units"
+        for made in (self.run / "systemd" / "system", self._bin, self._units):
+            made.mkdir(parents=True)
+        for state, units in (("active", running), ("activating", activating)):
+            for unit in units:
+                (self._units / unit).write_text(state)
+        self._stub("systemctl", _SYSTEMCTL.replace("@UNITS@", str(self._units)))
+        for name in ("adduser", "deluser", "chown", "chmod", "getent"):
+            self._stub(name, "")
+
+    def _stub(self, name: str, text: str) -> None:
+        path = self._bin / name
+        path.write_text(f"#!/bin/sh\n{text}")
+        path.chmod(0o755)
+
+    @property
+    def running(self) -> set[str]:
+        return {path.name for path in self._units.iterdir()}
+
+    @property
+    def listed(self) -> bool:
+        return (self.run / "ticdc-dump.stopped").exists()
+
+    def script(self, name: str, *words: str) -> None:
+        """`dpkg` calls it with these words."""
+        text = (DEBIAN / name).read_text().replace("/run/", f"{self.run}/")
+        path = {"PATH": f"{self._bin}:/usr/bin:/bin"}
+        subprocess.run(["/bin/sh", "-c", text, name, *words], check=True, env=path)
+
+
+_SYSTEMCTL = """
+cd @UNITS@
+what=$1
+shift
+case $what in
+list-units) for unit in *; do case ,${3#--state=}, in *,$(cat "$unit"),*) echo "$unit loaded" ;; esac; done ;;
+start) for unit in "$@"; do echo active > "$unit"; done ;;
+stop) rm -f "$@" ;;
+esac
+"""
+
+UNITS = {"ticdc-dump@a.service", "ticdc-dump@b.service"}, {"ticdc-dump@c.service"}
+ABORTS = [("abort-upgrade", "2"), ("abort-remove",), ("abort-remove", "in-favour", "x", "1"), ("abort-deconfigure", "in-favour", "x", "1")]
+
+
+@pytest.mark.parametrize("words", [("configure", "1"), *ABORTS])
+def test_what_an_upgrade_or_a_removal_has_stopped_runs_again_however_that_ended(tmp_path: Path, words: tuple[str, ...]) -> None:
+    machine = Machine(tmp_path, *UNITS)
+    machine.script("prerm", "upgrade", "2")
+    assert machine.running == set(), "one that was about to start as well"
+    machine.script("postinst", *words)
+    assert (machine.running, machine.listed) == (UNITS[0] | UNITS[1], False)
+
+
+def test_an_upgrade_after_one_that_failed_forgets_nobody(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, *UNITS)
+    for _ in range(2):  # the attempt, and the next one; nothing was started between them
+        machine.script("prerm", "upgrade", "2")
+    machine.script("prerm", "failed-upgrade", "1")
+    machine.script("postinst", "configure", "1")
+    assert machine.running == UNITS[0] | UNITS[1]
+
+
+def test_what_was_removed_is_not_started_by_a_later_installation(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, *UNITS)
+    machine.script("prerm", "remove")
+    machine.script("postrm", "remove")
+    machine.script("postinst", "configure")
+    assert machine.running == set()
+
+
 def test_each_blank_of_the_control_file_is_filled() -> None:
     blanks = set(re.findall(r"@[A-Z_]+@", (DEBIAN / "control.in").read_text()))
     assert blanks == set(re.findall(r"s/(@[A-Z_]+@)/", BUILD))

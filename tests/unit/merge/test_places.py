@@ -22,6 +22,7 @@ from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log
 from spark_merge.testing.places import Here, accepted
+from tests.lanes import examples
 
 
 class NotedHere(Here):
@@ -51,12 +52,12 @@ def deliver(
     log: Folder, out: Path, rows_max: int, limits: BatchLimits | None = None, spark: NotedHere | None = None
 ) -> tuple[Places, NotedHere, list[list[Seq]]]:
     """Each batch's segments too."""
-    spark, batches = spark or NotedHere(), []
+    spark, done = spark or NotedHere(), list[list[Seq]]()
     tasks = Places(spark, rows_max=rows_max)
     delivery = Delivery(open_sink(f"file://{out}?format=jsonl", log_id="cf"), JobSettings(log, limits=limits or BatchLimits()), tasks)
     while batch := delivery.deliver():
-        batches.append([segment.seq for segment in batch.segments])
-    return tasks, spark, batches
+        done.append([segment.seq for segment in batch.segments])
+    return tasks, spark, done
 
 
 def windows(log: Folder, out: Path) -> set[Seq]:
@@ -131,7 +132,7 @@ def test_while_spark_starts_windows_are_merged_here_in_batches_that_fit(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("cost", "batch_s", "pause_s", "wanted"),
+    ("rows", "batch_s", "pause_s", "wanted"),
     [
         (places.WORKER_ROWS // 2, places.START_WORTH_S, 0.0, [1, 2, 3]),
         (places.WORKER_ROWS // 2, places.START_WORTH_S / 2, 1.0, [0, 1, 2]),
@@ -141,18 +142,53 @@ def test_while_spark_starts_windows_are_merged_here_in_batches_that_fit(tmp_path
     ],
 )
 def test_spark_is_wanted_when_large_batches_have_taken_as_long_here_as_its_start_is_worth(
-    tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch, cost: int, batch_s: float, pause_s: float, wanted: list[int]
+    tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch, rows: int, batch_s: float, pause_s: float, wanted: list[int]
 ) -> None:
     """Of small batches, or large ones that are far apart, none ever wants it."""
-    monkeypatch.setattr(places, "_cost", lambda *_: (cost, 100))
+    seen = wanted_after_each(log, tmp_path / "out", monkeypatch, NotedHere(ready=False), rows, batch_s, pause_s)
+    assert seen[: len(wanted)] == wanted
+
+
+def wanted_after_each(
+    log: Folder, out: Path, monkeypatch: pytest.MonkeyPatch, spark: NotedHere, rows: int, batch_s: float, pause_s: float = 0.0
+) -> list[int]:
+    """How often it was wanted by then, after each batch of a segment. Each is of so many rows, and takes so long."""
+    monkeypatch.setattr(places, "_rows", lambda *_: rows)
     times = accumulate([1_000.0, *[batch_s, pause_s] * 1_000])
     monkeypatch.setattr(places, "monotonic", lambda: next(times))
-    spark, seen = NotedHere(ready=False), list[int]()
-    out = open_sink(f"file://{tmp_path}/out?format=jsonl", log_id="cf")
-    delivery = Delivery(out, JobSettings(log, limits=BatchLimits(segments_max=1)), Places(spark))
-    while len(seen) < len(wanted) and delivery.deliver():
+    seen = list[int]()
+    limits = BatchLimits(segments_max=1)
+    delivery = Delivery(open_sink(f"file://{out}?format=jsonl", log_id="cf"), JobSettings(log, limits=limits), Places(spark))
+    while delivery.deliver():
         seen.append(spark.wanted)
-    assert seen == wanted
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(examples(4)))
+def test_what_spark_could_not_get_never_wants_it(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Batches of any size and time: live ones that are large by what they cost alone, large ones without a backlog, as of a stream whose
+    segments come one by one, and what runs here although Spark is ready."""
+    chance = Random(seed)
+    few, many = chance.randrange(places.WORKER_ROWS // 2), chance.randrange(places.WORKER_ROWS // 2, places.WORKER_ROWS)
+    batch_s, pause_s = chance.uniform(0.05, 5.0), chance.uniform(0.0, 10.0)
+    assert not any(wanted_after_each(log, tmp_path / "few", monkeypatch, NotedHere(ready=False), few, batch_s, pause_s))
+    assert not any(wanted_after_each(log, tmp_path / "ready", monkeypatch, NotedHere(), many, batch_s, pause_s))
+    assert any(wanted_after_each(log, tmp_path / "backlog", monkeypatch, NotedHere(ready=False), many, batch_s + places.START_WORTH_S))
+    ahead = Delivery._ahead
+    monkeypatch.setattr(Delivery, "_ahead", lambda self, after, limit: ahead(self, after, min(limit, 1)))
+    monkeypatch.setattr(places, "_rows", lambda *_: many)
+    times = accumulate([1_000.0, *[batch_s, pause_s] * 1_000])
+    monkeypatch.setattr(places, "monotonic", lambda: next(times))
+    _, spark, done = deliver(log, tmp_path / "stream", places.WORKER_ROWS, spark=NotedHere(ready=False))
+    assert (len(done), spark.wanted) == (SEGMENTS, 0)
+
+
+def test_live_rows_are_counted_as_the_bound_of_a_batch_counts_them(log: Folder) -> None:
+    (manifest,) = [item for item in new_manifests(log, after=None, limit=SEGMENTS) if item.rows][:1]
+    due = DueChunk(TableName("s", "t"), CommitTs(0), CommitTs(1), manifest.seq, manifest.seq, 0, "d", "c", rows=7, bytes=50)
+    heads = {manifest.seq: Head(manifest, {}, {})}
+    both = Unit(manifest.seq, live=True, chunks=(due,))
+    assert places._rows(heads, [both, Unit(manifest.seq, live=True, chunks=(), part=1)]) == 7 + manifest.rows
 
 
 def test_what_must_be_sparks_waits_for_it(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

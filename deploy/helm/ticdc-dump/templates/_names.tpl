@@ -1,8 +1,13 @@
 {{/* The names that several manifests have. */}}
-{{- define "ticdc-dump.name" -}}ticdc-dump-{{ .Release.Name }}{{- end }}
+{{/* A Service's name has 63 characters at most and no dot; the longest suffix is "-metrics". A release's name has up to 53, and dots. */}}
+{{- define "ticdc-dump.name" -}}{{ printf "ticdc-dump-%s" .Release.Name | replace "." "-" | regexFind "^.{0,54}[a-z0-9]" }}{{- end }}
+{{/* A label's value has 63 characters at most, an id up to 128. */}}
+{{- define "ticdc-dump.changefeed" -}}
+{{- regexFind "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?" .Values.settings.changefeed.id }}
+{{- end }}
 {{- define "ticdc-dump.labels" -}}
 app.kubernetes.io/name: ticdc-dump
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 {{- define "ticdc-dump.serviceAccount" -}}{{ .Values.serviceAccount.name | default (include "ticdc-dump.name" .) }}{{- end }}
 {{- define "ticdc-dump.image" -}}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{- end }}
