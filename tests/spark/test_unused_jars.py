@@ -13,8 +13,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pyspark
 import pytest
@@ -80,10 +82,15 @@ with closing(SparkSql(partial(session, master="local[1]", memory="1g"))) as sql:
 def maintenance() -> list[str]:
     """What a run says of a merged table to Spark; each snapshot is older than an hour from now."""
     said = list[str]()
+
+    def sql(statement: str) -> Sequence[Mapping[str, Any]]:
+        said.append(statement)
+        return ()
+
     lake = maintained_of("iceberg://prod/lake?mode=merge")
     assert lake is not None
     for act in (lake.compact, lake.expire):
-        act(TableName("shop", "orders"), Upkeep(1 << 20, 2, -1), lambda statement: said.append(statement) or [])
+        act(TableName("shop", "orders"), Upkeep(1 << 20, 2, -1), sql)
     return said
 
 
