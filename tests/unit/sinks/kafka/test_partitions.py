@@ -149,7 +149,8 @@ def test_whether_the_handle_key_alone_decides(rule: TopicPartitionRule, decides:
 )
 def test_where_the_key_alone_decides_all_events_of_a_key_are_in_one_partition(rule: TopicPartitionRule) -> None:
     verify_whole_keys(rule, ITEM)
-    old, new = ["1", "a", "new"], ["1", "b", "old"]
+    old: list[str | None] = ["1", "a", "new"]
+    new: list[str | None] = ["1", "b", "old"]
     assert len(set(hashes(rule, (None, old), (old, new), (new, None)))) == 1
 
 
