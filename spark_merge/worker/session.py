@@ -63,8 +63,11 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
             .getOrCreate()
         )
     except (PySparkException, Py4JJavaError) as error:
-        raise _refused(master, error) from error
+        refused = _refused(master, error)
+        _end_failed()
+        raise refused from error
     except Py4JError as error:
+        _end_failed()
         raise SparkLost(f"Spark's JVM does not answer: {error}", hint=LOST_HINT) from error
     return or_create
 
@@ -90,6 +93,28 @@ def _refused(master: str, error: Exception) -> ConfigError:
         f"Spark at {master} does not start: {reported.strip()}",
         hint="see Spark's own lines above; `ticdc-dump check` looks at Java and pyspark",
     )
+
+
+def _end_failed() -> None:
+    """The JVM that a start has begun before it failed: the next start is a JVM of its own."""
+    if (jvm := getattr(SparkContext._gateway, "proc", None)) is not None:
+        SparkContext._active_spark_context = None
+        _end_jvm(jvm)
+
+
+def _end_jvm(jvm: Popen[bytes]) -> None:
+    """It is a child of this process and receives no request, for it may hang. What pyspark keeps of it is forgotten."""
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    with suppress(OSError):
+        jvm.stdin.close()  # type: ignore[union-attr]  # pyspark makes the pipe
+    try:
+        jvm.wait(JVM_END_S)
+    except TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
+    if gateway is not None:
+        gateway.close()
 
 
 class OpenSession:
@@ -125,23 +150,13 @@ class OpenSession:
             raise SparkLost(f"Spark's JVM has ended with exit code {self._jvm.returncode}", hint=LOST_HINT)
 
     def end(self) -> None:
-        """A JVM that is a child of this process receives no request, for it may hang. Without such a child, Spark's own session ends."""
+        """A JVM that is a child of this process ends. Without such a child, Spark's own session does."""
         if self._jvm is None:
             self._spark.stop()
             return
-        gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-        SparkSession._instantiatedSession = SparkSession._activeSession = None
         self._context._jsc = None
         self._context.stop()  # what is of it in this process
-        with suppress(OSError):
-            self._jvm.stdin.close()  # type: ignore[union-attr]  # pyspark makes the pipe
-        try:
-            self._jvm.wait(JVM_END_S)
-        except TimeoutExpired:
-            self._jvm.kill()
-            self._jvm.wait()
-        if gateway is not None:
-            gateway.close()
+        _end_jvm(self._jvm)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

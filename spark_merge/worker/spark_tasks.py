@@ -8,6 +8,8 @@ Where it is `when_needed`, on this machine's cores:
   worker that no sidecar has started, too. An idle stream never wants it, nor does a dump whose batches are small or that is over in
   seconds: Spark would not run them, and its start would take a core from them for many seconds.
 - Nobody waits for what is only wanted. Work that must be Spark's (`run`, `each`, `cores`, `driver_host`) waits until it is ready.
+- A start that fails ends the worker only if such work waits for it. One that was only wanted is `error`, for a notice, and nothing is left
+  of it; it is tried again when Spark is wanted after a while, which doubles with each failure. Work that must be Spark's tries at once.
 - It ends only while no work is under way; both are decided under one lock. So work has a Spark until it is done, or starts one again; and
   the next start waits until the end before it is over, for two of them would take the memory of two.
 - The JVM dies: while it starts or is ready, `check` raises SparkLost, and the worker ends with it. While it ends, it has ended.
@@ -29,7 +31,7 @@ from typing import Protocol, TypeVar
 
 import stamina
 
-from sidecar.shared.errors import SinkError, SparkLost
+from sidecar.shared.errors import ConfigError, SinkError, SparkLost
 from sidecar.shared.process.background import Background
 from spark_merge.delivery.batches import TaskWork
 from spark_merge.delivery.task_errors import notifying
@@ -48,6 +50,9 @@ LOAD_TRIES = 3
 
 LOOK_S = 0.1
 """Between two looks at what keeps Spark from starting."""
+
+AGAIN_FIRST_S, AGAIN_MAX_S = 60.0, 3_600.0
+"""Between a start that failed, though nobody waited for it, and the next one: each takes a core for seconds."""
 
 LOST_HINT = "nothing: the worker ends, and begins where the sinks are"
 
@@ -91,7 +96,7 @@ class SparkTasks:
         now_s: Callable[[], float] = monotonic,
     ) -> None:
         self._begin, self._hang_s, self._now_s = begin, hang_s, now_s
-        self._idle_s = idle_s if when_needed else 0.0
+        self._idle_s, self._when_needed = idle_s if when_needed else 0.0, when_needed
         self._parallel = 1
         self._jobs_s: deque[float] = deque(maxlen=JOBS_MEASURED)
         self._changed = Condition()
@@ -100,6 +105,11 @@ class SparkTasks:
         self._ending: Background | None = None
         """The last end: what a start waits for."""
         self._under_way, self._wanted_s = 0, now_s()
+        self.error: ConfigError | SparkLost | None = None
+        """What the last start failed of, if nobody waited for it; until one succeeds."""
+        self._again_s, self._again_after_s = 0.0, AGAIN_FIRST_S
+        self._needed = False
+        """Somebody has waited for the last start."""
         if not when_needed:
             self.want()
 
@@ -113,10 +123,11 @@ class SparkTasks:
         return self._starting is not None
 
     def want(self) -> None:
-        """It is of use, or will be soon: it starts, if it has not, and nobody waits for it."""
+        """It is of use, or will be soon: it starts, if it has not and did not fail just now, and nobody waits for it."""
         with self._changed:
             self._wanted_s = self._now_s()
-            if self._starting is None:
+            if self._starting is None and (self.error is None or self._wanted_s >= self._again_s):
+                self._needed = not self._when_needed
                 self._starting = Background(partial(self._start, self._ending), name="spark")
 
     def end_if_idle(self) -> None:
@@ -137,13 +148,24 @@ class SparkTasks:
         return most
 
     def check(self) -> None:
-        """Raises what kept it from starting or from ending, and SparkLost when its JVM has ended without that."""
+        """Raises what kept it from starting, if somebody has waited for that, or from ending, and SparkLost when its JVM has ended without
+        that."""
         with self._changed:
-            for work in (self._starting, self._ending):
-                if work is not None:
-                    work.check()
+            if self._starting is not None:
+                self._check_start(self._starting)
+            if self._ending is not None:
+                self._ending.check()
             if self._running is not None:
                 self._running.check()
+
+    def _check_start(self, starting: Background) -> None:
+        try:
+            starting.check()
+        except (ConfigError, SparkLost) as error:
+            if self._needed:
+                raise
+            self.error, self._starting = error, None
+            self._again_s, self._again_after_s = self._now_s() + self._again_after_s, min(2 * self._again_after_s, AGAIN_MAX_S)
 
     def cores(self, heads: Sequence[Head]) -> int:  # noqa: ARG002  # Spark has as many for each batch
         with self._used() as running:
@@ -183,8 +205,10 @@ class SparkTasks:
         """Once it is ready; it does not end before the body has."""
         with self._changed:
             while (running := self._running) is None:
-                self.want()
                 self.check()
+                self._again_s = 0.0
+                self.want()
+                self._needed = True
                 self._changed.wait(LOOK_S)
             self._under_way += 1
         try:
@@ -199,6 +223,7 @@ class SparkTasks:
         may; what fails each time is what keeps every task from running."""
         if before is not None:
             before.close()
+        running: RunningSpark | None = None
         try:
             running = self._begin()
             self._parallel = running.cores()
@@ -209,12 +234,15 @@ class SparkTasks:
             self._load(running)
             self._jobs_s.append(monotonic() - began_s)
         except (SinkError, SparkLost, OSError) as error:
+            if running is not None and not self._needed:  # else it ends with this process
+                running.end()
             what = error.message if isinstance(error, SinkError | SparkLost) else error
             raise SparkLost(
                 f"Spark ended while it started: {what}", hint="see Spark's own lines above; `ticdc-dump check --spark` tries it alone"
             ) from error
         with self._changed:
             self._running, self._wanted_s = running, self._now_s()
+            self.error, self._again_after_s = None, AGAIN_FIRST_S
             self._changed.notify_all()
 
     def _load(self, running: RunningSpark) -> None:

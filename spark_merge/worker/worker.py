@@ -97,7 +97,7 @@ class WorkerSettings:
 
 class Worker:
     """Runs until `end` or until an error ends it. `watched`: around what runs in this process (`watchdog.Watchdog`). `notice(what)`
-    receives each sink that fails, and that delivers again."""
+    receives each sink that fails, and that delivers again, and the same of Spark."""
 
     def __init__(
         self,
@@ -110,6 +110,7 @@ class Worker:
         self.ending = Event()
         self._watched, self._notice = watched, notice
         self._errors: dict[str, str] = {}
+        self._spark_error = ""
         self._unreported = False
         self._previous: DeliveryReport | None = None
         self._job_runs: SparkJob | None = None
@@ -205,6 +206,9 @@ class Worker:
             self._unreported = False
 
     def _notice_errors(self, job: SparkJob) -> None:
+        if (spark := str(job.spark.error or "")) != self._spark_error:
+            self._notice(f"Spark does not start, all runs without it, and it is tried again: {spark}" if spark else "Spark starts again")
+        self._spark_error = spark
         errors = {sink.sink: sink.error for sink in job.sinks()}
         for sink, error in errors.items():
             if error != self._errors.get(sink, ""):

@@ -65,3 +65,40 @@ def test_batches_are_delivered_by_one_jvm_after_another(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 2
     assert "Traceback" not in done.stderr
+
+
+BROKEN = """
+import os
+from pathlib import Path
+from sidecar.shared.errors import ConfigError
+from spark_merge.worker.session import OpenSession, session
+
+def children():
+    each = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    return [pid for one in each for pid in one.read_text().split()]
+
+def begin():
+    return OpenSession(session(master="local[2]", memory="512m"))
+
+for name, value in (("JAVA_HOME", "/nowhere"), ("SPARK_LOCAL_IP", "203.0.113.1")):  # no JVM, and one that can bind no port
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        begin()
+    except ConfigError as error:
+        print(error.message.splitlines()[0])
+    else:
+        raise AssertionError("it has started")
+    assert not children(), "a JVM is left"
+    os.environ.pop(name) if before is None else os.environ.update({name: before})
+spark = begin()
+assert spark.cores() == 2
+spark.end()
+assert not children()
+"""
+
+
+def test_a_start_that_failed_leaves_no_jvm_and_the_next_one_has_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2, done.stdout

@@ -46,7 +46,7 @@ from spark_merge.worker import worker
 from spark_merge.delivery.batches import JobSettings
 
 class Here:
-    ready, begun, job_s = True, True, 0.0
+    ready, begun, job_s, error = True, True, 0.0, None
     def __init__(self, begin, when_needed, idle_s): pass
     def want(self): pass
     def end_if_idle(self): pass

@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.shared.errors import ConfigError, SinkError, SparkLost
 from sidecar.shared.process.background import Background
-from spark_merge.worker.spark_tasks import SparkTasks
+from spark_merge.worker.spark_tasks import AGAIN_FIRST_S, AGAIN_MAX_S, BESIDE, SparkTasks
 from tests.lanes import examples
 from tests.support.eventually import PATIENCE_S, eventually
 
@@ -34,6 +34,8 @@ class Machine:
         self.there: MadeSpark | None = None
         self.errors: list[Exception] = []
         """What the next starts fail with."""
+        self.loads: list[Exception] = []
+        """What the next starts fail with once there is a Spark."""
         self.lock = Lock()
 
     def begin(self) -> MadeSpark:
@@ -65,6 +67,8 @@ class MadeSpark:
             assert not self.is_ended, "it has work, and has ended"
             self.under_way += 1
         try:
+            if pool == BESIDE and not group and self._machine.loads:
+                raise self._machine.loads.pop()
             return [one() for one in over if callable(one)] if group else []
         finally:
             with self._machine.lock:
@@ -199,6 +203,76 @@ def test_a_setting_that_keeps_it_from_starting_is_named(machine: Machine) -> Non
         machine.tasks().cores(())
 
 
+def fails(tasks: SparkTasks) -> None:
+    """It is wanted, and its start fails, which ends nothing."""
+    tasks.want()
+    assert tasks.begun
+    eventually(lambda: tasks.check() or not tasks.begun)
+    assert tasks.error is not None
+
+
+@pytest.mark.parametrize("error", [ConfigError("Spark at x does not start", hint="x"), SparkLost("gone", hint="x"), OSError("no java")])
+def test_a_start_that_was_only_wanted_and_failed_is_tried_again_after_a_while_that_grows_to_a_bound(
+    machine: Machine, error: Exception
+) -> None:
+    tasks, wait_s = machine.tasks(), AGAIN_FIRST_S
+    for _ in range(10):
+        machine.errors = [error]
+        fails(tasks)
+        machine.now_s += wait_s - 1
+        tasks.want()
+        assert not tasks.begun, "it would take a core from what runs without it"
+        machine.now_s += 1
+        wait_s = min(2 * wait_s, AGAIN_MAX_S)
+    assert wait_s == AGAIN_MAX_S
+    tasks.want()
+    is_ready(tasks)
+    assert tasks.error is None
+    machine.now_s += IDLE_S
+    tasks.end_if_idle()
+    machine.errors = [error]
+    fails(tasks)
+    machine.now_s += AGAIN_FIRST_S
+    tasks.want()
+    is_ready(tasks)
+
+
+def test_what_must_be_sparks_waits_for_no_while_and_fails_with_the_start_that_it_waits_for(machine: Machine) -> None:
+    tasks = machine.tasks()
+    machine.errors = [ConfigError("Spark at x does not start", hint="x")]
+    fails(tasks)
+    assert tasks.each([partial(int, "7")]) == [7]
+    machine.now_s += IDLE_S
+    tasks.end_if_idle()
+    machine.starts.clear()
+    machine.errors = [ConfigError("Spark at x does not start", hint="x")]
+    tasks.want()
+    work = Background(lambda _: tasks.each([partial(int, "7")]), name="work")
+    eventually(lambda: tasks._needed)
+    machine.starts.set()
+    work.close()
+    for check in (work.check, tasks.check):
+        with pytest.raises(ConfigError):
+            check()
+
+
+def test_of_a_start_that_failed_with_a_spark_nothing_is_left(machine: Machine) -> None:
+    tasks = machine.tasks()
+    machine.loads = [SparkLost("its JVM has died", hint="x")]
+    fails(tasks)
+    assert machine.there is None
+    machine.now_s += AGAIN_FIRST_S
+    tasks.want()
+    is_ready(tasks)
+
+
+def test_where_it_is_always_needed_a_start_that_fails_is_raised(machine: Machine) -> None:
+    machine.errors = [ConfigError("Spark at x does not start", hint="x")]
+    tasks = machine.tasks(when_needed=False)
+    with pytest.raises(ConfigError):
+        eventually(tasks.check)
+
+
 def test_one_that_has_died_is_noticed_though_nobody_uses_it(machine: Machine) -> None:
     tasks = machine.tasks()
     tasks.want()
@@ -225,8 +299,9 @@ def test_one_that_dies_while_it_ends_has_ended(machine: Machine) -> None:
 
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_in_any_order_of_what_happens_all_work_is_done_by_one_spark_at_a_time(machine: Machine, seed: int) -> None:
-    """Work begins and ends, it is wanted, time passes, and starts and ends of Spark are held up: `Machine` and `MadeSpark` see to it that
-    there is one at a time, that none ends amid work, and that no work meets one that has ended."""
+    """Work begins and ends, it is wanted, time passes, starts fail, and starts and ends of Spark are held up: `Machine` and `MadeSpark` see
+    to it that there is one at a time, that none ends amid work, and that no work meets one that has ended. A start that fails ends the
+    worker, and so the order, if work waits for it, and only then."""
     chance, tasks = Random(seed), machine.tasks()
     under_way: list[tuple[Event, Background]] = []
     kept: list[Background] = []
@@ -248,12 +323,32 @@ def test_in_any_order_of_what_happens_all_work_is_done_by_one_spark_at_a_time(ma
         gate = chance.choice([machine.starts, machine.ends])
         (gate.clear if gate.is_set() else gate.set)()
 
-    steps = [begin_work, end_work, end_work, passes, passes, tasks.end_if_idle, tasks.end_if_idle, tasks.want, turn]
+    def break_next() -> None:
+        if not under_way:
+            (machine.errors if chance.random() < 0.5 else machine.loads).append(SparkLost("broken", hint="x"))
+
+    def check() -> bool:
+        """Whether the worker goes on."""
+        try:
+            tasks.check()
+        except SparkLost:
+            eventually(lambda: any(has_failed(work) for _, work in under_way) or any(map(has_failed, kept)))
+            for gate in (machine.starts, machine.ends, *(goes_on for goes_on, _ in under_way)):
+                gate.set()
+            return False
+        return True
+
+    steps = [begin_work, end_work, end_work, passes, passes, tasks.end_if_idle, tasks.end_if_idle, tasks.want, tasks.want, turn, break_next]
     for _ in range(60):
         chance.choice(steps)()
-        tasks.check()
+        if not check():
+            return
         if chance.random() < 0.5:
-            eventually(lambda: tasks.ready or not tasks.begun or not machine.starts.is_set() or not machine.ends.is_set())
+            eventually(lambda: not check() or tasks.ready or not tasks.begun or not machine.starts.is_set() or not machine.ends.is_set())
+            if not check():
+                return
+    machine.errors.clear()
+    machine.loads.clear()
     machine.starts.set()
     machine.ends.set()
     for goes_on, work in under_way:
@@ -262,5 +357,13 @@ def test_in_any_order_of_what_happens_all_work_is_done_by_one_spark_at_a_time(ma
     for work in kept:
         work.close(PATIENCE_S)
         assert not work.alive
+    if check():
+        assert not any(map(has_failed, kept))
+
+
+def has_failed(work: Background) -> bool:
+    try:
         work.check()
-    tasks.check()
+    except SparkLost:
+        return True
+    return False

@@ -151,7 +151,7 @@ class Delivering:
         self.changed.set()
         self._ending, self._looks = ending, looks
         self.seq = self.looks_for_an_end = 0
-        self.spark = SimpleNamespace(ready=False, begun=False, end_if_idle=self._look_for_an_end)
+        self.spark = SimpleNamespace(error=None, ready=False, begun=False, end_if_idle=self._look_for_an_end)
 
     def check(self) -> None:
         self.seq += 1
@@ -236,3 +236,16 @@ def test_a_sink_that_cannot_be_opened_is_where_a_previous_worker_saw_it(log: Fol
     worker._previous = DeliveryReport(Seq(1), CommitTs(10), "running", 1, sinks=previous)
     assert worker._where_it_was(unopened) == replace(unopened, upto_ts=CommitTs(70))
     assert worker._where_it_was(opened) == opened
+
+
+def test_a_spark_that_does_not_start_though_it_is_only_wanted_is_noticed_once_and_when_it_starts_again(log: Folder) -> None:
+    said: list[str] = []
+    worker = Worker(WorkerSettings(JobSettings(log), (), "cf", "local[1]", "1g"), notice=said.append)
+    error: TicdcDumpError | None = None
+    for error in (None, ConfigError("no java", hint="x"), ConfigError("no java", hint="x"), None, None):
+        worker._notice_errors(cast("SparkJob", SimpleNamespace(sinks=tuple, spark=SimpleNamespace(error=error))))
+    assert [line.partition(":")[0] for line in said] == [
+        "Spark does not start, all runs without it, and it is tried again",
+        "Spark starts again",
+    ]
+    assert "no java" in said[0]
