@@ -207,7 +207,12 @@ def fails(tasks: SparkTasks) -> None:
     """It is wanted, and its start fails, which ends nothing."""
     tasks.want()
     assert tasks.begun
-    eventually(lambda: tasks.check() or not tasks.begun)
+
+    def is_over() -> bool:
+        tasks.check()
+        return not tasks.begun
+
+    eventually(is_over)
     assert tasks.error is not None
 
 
@@ -328,7 +333,7 @@ def test_in_any_order_of_what_happens_all_work_is_done_by_one_spark_at_a_time(ma
             (machine.errors if chance.random() < 0.5 else machine.loads).append(SparkLost("broken", hint="x"))
 
     def check() -> bool:
-        """Whether the worker goes on."""
+        """Whether the worker continues."""
         try:
             tasks.check()
         except SparkLost:

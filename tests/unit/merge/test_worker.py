@@ -151,7 +151,7 @@ class Delivering:
         self.changed.set()
         self._ending, self._looks = ending, looks
         self.seq = self.looks_for_an_end = 0
-        self.spark = SimpleNamespace(error=None, ready=False, begun=False, end_if_idle=self._look_for_an_end)
+        self.spark = SimpleNamespace(ready=False, begun=False, error=None, end_if_idle=self._look_for_an_end)
 
     def check(self) -> None:
         self.seq += 1
