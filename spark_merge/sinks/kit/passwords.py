@@ -16,7 +16,7 @@ from sidecar.shared.process.kept_secrets import keep, kept
 def keep_password(server: object, reported: str | None, *, kind: str, file: str, variable: str) -> None:
     """`server`: its text has the user: two accounts of one server have two passwords. `reported`: the URI's, percent-encoded; None: what
     another URI brought of this account stays, else the environment may have it. Raises as `password_of`."""
-    if not file and (reported is not None or kept(kind, str(server)) is None):
+    if not file and (reported is not None or not kept(kind, str(server))):
         keep(kind, str(server), os.environ.get(variable, "") if reported is None else unquote(reported))
     password_of(server, kind=kind, file=file, variable=variable)
 

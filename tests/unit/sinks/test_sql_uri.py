@@ -48,9 +48,11 @@ def test_the_password_may_come_from_a_file_or_the_environment(tmp_path: Path, mo
     secret.write_text("from a file\n")
     assert read(f"tidb://u@db/?password-file={secret}").server.password() == "from a file"
     assert read(f"tidb://u:here@db/?password-file={secret}").server.password() == "here"
-    assert read("tidb://u@db/").server.password() == ""
+    assert read("tidb://u@db/").server.password() == "here", "another URI has brought it of this account"
+    assert read("tidb://v@db/").server.password() == ""
     monkeypatch.setenv(SqlServer.PASSWORD, "from the environment")
-    assert read("tidb://u@db/").server.password() == "from the environment"
+    assert read("tidb://v@db/").server.password() == "from the environment"
+    assert read("tidb://u@db/").server.password() == "here"
     assert read("tidb://u@db/").server.port == 4000
 
 
